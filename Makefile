@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# make                 builds build/nbdspecd
+# make conformance     runs the kit (SERVER=nbdkit, URI=nbd://..., ARGS=...)
+# make check           the project's own tests; check-all: all of them
+# make bench           the benchmarks into build/bench (FULL=1, HOST=...)
+#
+# CC=gcc|clang  DEBUG=1  WERROR=1  SANITIZE=address,undefined|thread
+# PYTHON=interpreter|no  GNUTLS=no  SETUP=no  VARIANT=name (a second build)
+
+ifeq ($(origin CC),default)
+CC = gcc
+endif
+PREFIX = /usr/local
+VERSION := $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' \
+    conformance/lib/nbdspec/version.py)
+
+# Looked for when first needed: a fresh machine has none until ci/setup ran.
+PYTHON = $(eval PYTHON := $$(shell ci/find-python embed))$(PYTHON)
+KIT_PYTHON = $(eval KIT_PYTHON := $$(shell ci/find-python kit))$(KIT_PYTHON)
+NBDSPEC = $(KIT_PYTHON) conformance/nbdspec
+
+# Each sanitizer has its own objects and binary, so that they can live side by
+# side; tests use the binary in $NBDSPECD.
+ifdef SANITIZE
+VARIANT = $(if $(findstring thread,$(SANITIZE)),tsan,$(if \
+    $(findstring address,$(SANITIZE)),asan,ubsan))
+endif
+OBJ = build/obj$(if $(VARIANT),-$(VARIANT))
+OUT = build$(if $(VARIANT),/$(VARIANT))
+BIN = $(OUT)/nbdspecd
+
+OPT = $(if $(DEBUG),-O0 -g3,$(if $(SANITIZE),-O1 -g,-O2 -g))
+WARN = -Wall -Wextra -Wshadow -Wconversion $(if $(WERROR),-Werror)
+SANFLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
+    -fno-sanitize-recover=all)
+DEFS = -D_GNU_SOURCE -DNBDSPEC_VERSION='"$(VERSION)"'
+LIBS = -ldl -lm
+
+SRC = $(wildcard server/*.c)
+ifneq ($(value PYTHON),no)
+SRC += $(wildcard server/python/*.c)
+PYFLAGS = $(eval PYFLAGS := $$(shell $(PYTHON) ci/python-flags compile) \
+    -DPYTHON_EXECUTABLE='"$$(shell $(PYTHON) ci/python-flags executable)"'\
+    )$(PYFLAGS)
+LIBS += $(shell $(PYTHON) ci/python-flags link)
+else
+DEFS += -DNO_PYTHON
+endif
+ifneq ($(GNUTLS),no)
+TLSFLAGS = $(eval TLSFLAGS := $$(shell pkg-config --cflags gnutls) \
+    -DHAVE_GNUTLS)$(TLSFLAGS)
+LIBS += $(shell pkg-config --libs gnutls)
+endif
+
+COMPILE = $(CC) -std=c11 $(OPT) $(WARN) -pthread $(SANFLAGS) $(DEFS) $(TLSFLAGS) \
+    -Iserver $(CFLAGS)
+# -rdynamic: extension modules take libpython's symbols from the program
+LINK = $(CC) $(OPT) -pthread $(SANFLAGS) -rdynamic $(LDFLAGS)
+OBJS = $(SRC:server/%.c=$(OBJ)/%.o)
+
+.PHONY: all
+all: $(BIN)
+
+$(BIN): $(OBJS)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $(OBJS) $(LIBS)
+
+$(OBJ)/python/%.o: server/python/%.c $(OBJ)/flags
+	@mkdir -p $(@D)
+	$(COMPILE) $(PYFLAGS) -MMD -MP -c -o $@ $<
+
+$(OBJ)/%.o: server/%.c $(OBJ)/flags
+	@mkdir -p $(@D)
+	$(COMPILE) -MMD -MP -c -o $@ $<
+
+# Rewritten only when the flags differ from the last build's.
+define FLAGS
+$(COMPILE) $(PYFLAGS)
+endef
+$(OBJ)/flags: force
+	$(shell mkdir -p $(@D))$(file >$@.new,$(FLAGS))
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+-include $(OBJS:.o=.d)
+
+.PHONY: force clean
+clean:
+	rm -rf build
