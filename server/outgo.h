@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The sending half of a connection: a queue of finished requests.  Whoever
+ * flushes it sends all that is there with as few system calls as can be; while
+ * one thread sends, others only add.
+ */
+#ifndef NBDSPEC_OUTGO_H
+#define NBDSPEC_OUTGO_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct connection;
+struct request;
+
+/* With more than this waiting to be sent, no further request is taken. */
+#define OUTGO_LIMIT ((size_t) 1 << 20)
+
+struct outgo {
+    pthread_mutex_t lock;
+    pthread_cond_t room;
+    struct request *head, **tail;
+    size_t bytes; /* queued or being sent */
+    bool sending; /* a thread is at it */
+    bool broken;  /* the client is gone: replies are dropped */
+    struct request *spare; /* for request_new; its lock is this one's */
+    unsigned n_spare;
+};
+
+int outgo_init (struct outgo *o);
+void outgo_free (struct outgo *o);
+
+/* A cleared request, and its return. */
+struct request *request_new (struct connection *c);
+void request_free (struct connection *c, struct request *r);
+
+/* Queues the reply to R.  The queue owns R now. */
+void outgo_add (struct connection *c, struct request *r);
+
+/* How much waits, in bytes. */
+size_t outgo_waiting (struct connection *c);
+
+/* Sends what is queued, unless another thread is doing so. */
+void outgo_flush (struct connection *c);
+
+/* Waits until a slow client has taken so much that more may be queued. */
+void outgo_wait_for_room (struct connection *c);
+
+#endif

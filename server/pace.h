@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Do this back end's callbacks block?  Learnt from what they did lately: one
+ * that gave up the processor, or took long, makes the engine bring in further
+ * threads at once; a run of quick ones makes it stop.
+ */
+#ifndef NBDSPEC_PACE_H
+#define NBDSPEC_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Around one callback. */
+struct pace {
+    int64_t begun;      /* CLOCK_MONOTONIC, ns */
+    long switches;      /* voluntary context switches, or -1: not asked */
+};
+void pace_begin (struct pace *p);
+void pace_end (struct pace *p);
+
+/* A callback was seen not to return. */
+void pace_blocked (void);
+
+/* Are callbacks expected to block? */
+bool pace_blocks (void);
+
+/* CLOCK_MONOTONIC in ns. */
+int64_t pace_now (void);
+
+#endif
