@@ -290,7 +290,7 @@ export_flags (const struct connection *c, const struct export *e)
     if (c->structured)
         flags |= NBD_FLAG_SEND_DF; /* TF-09, TF-10, XH-13 */
     /* XH-10, XH-11 */
-    if (c->extended && c->meta.allocation
+    if (c->extended && c->meta.allocation && c->meta.export_name
         && strcmp (c->meta.export_name, e->name) == 0)
         flags |= NBD_FLAG_BLOCK_STATUS_PAYLOAD;
     return (uint16_t) flags;

@@ -306,6 +306,9 @@ negotiation_free (struct negotiation *n)
     free (n->default_name);
     export_list_free (&n->list);
     free (n->ahead);
+    /* Only GO has to know which export the contexts are for. */
+    free (n->c->meta.export_name);
+    n->c->meta.export_name = NULL;
 }
 
 int
