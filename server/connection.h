@@ -10,6 +10,7 @@
 #define NBDSPEC_CONNECTION_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -38,9 +39,9 @@ struct connection {
     } meta;
     struct export export; /* open in transmission */
 
-    /* Set when no further request may be taken. */
-    bool stopping;     /* server shutdown: what comes gets ESHUTDOWN */
-    bool disconnected; /* soft disconnect by the plugin */
+    /* No further request may be performed, what comes gets ESHUTDOWN: the
+     * server stops, or the plugin asked for it. */
+    atomic_bool stopping;
 
     struct connection *next, *prev; /* in connections.c's list */
 };
@@ -48,11 +49,19 @@ struct connection {
 /* The connection that the calling thread works for, or NULL. */
 extern __thread struct connection *current_connection;
 
+/* A thread begins to work for C: sets its name, log context and
+ * current_connection. */
+void connection_thread_begin (struct connection *c, const char *name);
+
 /* Serves a client on a new thread, or (-s) on this one.  Takes over the
  * descriptors.  connection_start returns -1 with errno set when no thread can
  * be had; the descriptors are closed then. */
 int connection_start (int fd);
 void connection_run (int in, int out);
+
+/* Ends C at a plugin's wish.  Soft: callbacks that run are answered, what comes
+ * after gets ESHUTDOWN.  By force: at once, without answers. */
+void connection_disconnect (struct connection *c, bool force);
 
 /* How many there are now. */
 unsigned connections_count (void);

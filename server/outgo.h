@@ -8,6 +8,7 @@
 #define NBDSPEC_OUTGO_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +25,7 @@ struct outgo {
     struct request *head, **tail;
     size_t bytes; /* queued or being sent */
     bool sending; /* a thread is at it */
-    bool broken;  /* the client is gone: replies are dropped */
+    atomic_bool broken; /* no client to send to: replies are dropped */
     struct request *spare; /* for request_new; its lock is this one's */
     unsigned n_spare;
 };
@@ -42,8 +43,14 @@ void outgo_add (struct connection *c, struct request *r);
 /* How much waits, in bytes. */
 size_t outgo_waiting (struct connection *c);
 
+/* Is something queued, and nobody sending it? */
+bool outgo_unattended (struct connection *c);
+
 /* Sends what is queued, unless another thread is doing so. */
 void outgo_flush (struct connection *c);
+
+/* From now on replies are dropped. */
+void outgo_break (struct connection *c);
 
 /* Waits until a slow client has taken so much that more may be queued. */
 void outgo_wait_for_room (struct connection *c);

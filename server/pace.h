@@ -16,7 +16,7 @@ struct pace {
     long switches;      /* voluntary context switches, or -1: not asked */
 };
 void pace_begin (struct pace *p);
-void pace_end (struct pace *p);
+int64_t pace_end (struct pace *p); /* returns the time, as pace_now */
 
 /* A callback was seen not to return. */
 void pace_blocked (void);

@@ -29,12 +29,13 @@ struct request {
 
     /* The reply, built by reply_build: its bytes in order. */
     struct iovec *iov;
-    size_t n_iov, reply_length;
+    size_t n_iov;
     struct iovec inline_iov[REPLY_INLINE_IOV];
     uint8_t inline_bytes[REPLY_INLINE_BYTES];
     void *extra; /* malloc'ed memory that iov points into, or NULL */
 
     struct request *next; /* in a queue or free list */
+    size_t footprint;     /* memory held until sent; outgo.c's */
 };
 
 /* Size of a request header on C, in bytes. */

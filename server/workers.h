@@ -24,6 +24,7 @@
 #define NBDSPEC_WORKERS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,23 +32,26 @@ struct connection;
 
 struct workers {
     pthread_mutex_t lock;
-    pthread_cond_t wake;    /* an idle thread is wanted, or it is over */
-    pthread_cond_t gone;    /* a thread has ended */
-    unsigned max;           /* callbacks inside at once */
-    unsigned threads;       /* that may run callbacks, this connection's too */
-    unsigned started;       /* ever, for names */
-    unsigned idle;          /* waiting on `wake' */
-    unsigned calls;         /* wake-ups under way */
-    unsigned inside;        /* requests taken, callback not yet finished */
-    bool receiving;         /* a thread has the intake */
-    bool standby;           /* a thread was called and has not taken yet */
-    bool sender;            /* the thread that only sends exists */
-    bool send_call;         /* and is wanted */
-    bool over;              /* no further request will be taken */
-    unsigned pipelining;    /* >0: the client had several in flight lately */
-    uint64_t taken;         /* requests so far; the watch compares */
-    bool watched;           /* see watch.c; under its lock */
-    uint64_t watch_taken;
+    pthread_cond_t wake;      /* a stand-by is called, or it is over */
+    pthread_cond_t send_wake; /* the sender is called, or it is over */
+    pthread_cond_t gone;      /* a thread has ended */
+    unsigned max;             /* callbacks inside at once */
+    unsigned threads;         /* that run callbacks, the connection's too */
+    unsigned started;         /* ever, for names */
+    unsigned idle;            /* wait on `wake' */
+    unsigned inside;          /* requests taken and not finished */
+    unsigned pipelining;      /* >0: several were in flight lately */
+    uint64_t taken;           /* requests so far */
+    bool receiving;           /* a thread has the intake */
+    bool standby;             /* a thread is called, or waits to take one */
+    bool called;              /* ... and no idle thread has answered yet */
+    bool sender, send_call;   /* the thread that only sends exists; is wanted */
+    bool over;                /* no further request will be taken */
+
+    uint64_t watch_taken;     /* as of the last tick */
+
+    /* watch.c's, under its lock. */
+    atomic_bool watched;
     unsigned watch_idle;
     struct connection *watch_next;
 };
@@ -59,9 +63,12 @@ void workers_free (struct workers *w);
  * but the calling one have ended and all replies are sent. */
 void workers_run (struct connection *c);
 
-/* From the watch: a callback of C has not returned for a tick.  Sees to it
- * that neither finished replies nor, where the model allows, further requests
- * wait for it. */
-void workers_help (struct connection *c);
+/* For the watch, every tick.  Sees to it that neither finished replies nor,
+ * where the model allows, further requests wait for a callback that has not
+ * returned since the tick before.  Returns whether C has a callback running. */
+bool workers_tick (struct connection *c);
+
+/* Is a request of C in the back end? */
+bool workers_busy (struct connection *c);
 
 #endif

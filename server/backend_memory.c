@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * memory SIZE: a sparse RAM disk, shared by all connections.
+ *
+ * One anonymous mapping without reserved memory: the kernel already is a
+ * sparse array.  Trimming gives whole pages back to it.  Which pages hold data
+ * is kept beside it, a byte a page, set by writes and cleared by trims.
+ * Overlapping requests in flight may mix, as on a real disk.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backend.h"
+#include "extents.h"
+#include "log.h"
+#include "size.h"
+#include "wire.h"
+
+#define PAGE UINT64_C (65536) /* the unit of allocation */
+
+static int64_t size;
+static uint8_t *disk;
+static atomic_uchar *allocated; /* one for each PAGE */
+
+static int
+memory_config (int argc, char **argv)
+{
+    return size_from_words ("memory", argc, argv, &size);
+}
+
+static uint64_t
+pages (void)
+{
+    return (uint64_t) size / PAGE + 1;
+}
+
+static void *
+map (uint64_t len)
+{
+    void *p = mmap (NULL, len, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static int
+memory_get_ready (void)
+{
+    disk = map (pages () * PAGE);
+    allocated = map (pages ());
+    if (!disk || !allocated) {
+        log_error ("memory: size %lld: cannot reserve address space: %m",
+                   (long long) size);
+        return -1;
+    }
+    return 0;
+}
+
+static void
+memory_unload (void)
+{
+    if (disk)
+        munmap (disk, pages () * PAGE);
+    if (allocated)
+        munmap (allocated, pages ());
+}
+
+static int
+memory_open (bool readonly, bool tls, const char *name, void **handle)
+{
+    (void) readonly, (void) tls, (void) name;
+    *handle = NULL;
+    return 0;
+}
+
+static int64_t
+memory_get_size (void *handle)
+{
+    (void) handle;
+    return size;
+}
+
+static int
+memory_can (void *handle, enum capability what)
+{
+    (void) handle;
+    switch (what) {
+    case CAN_FUA:
+    case CAN_CACHE:
+        return LEVEL_NATIVE;
+    case IS_ROTATIONAL:
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+static int
+memory_pread (void *handle, struct io *io)
+{
+    (void) handle;
+    memcpy (io->buf->data, disk + io->offset, io->count);
+    return 0;
+}
+
+static void
+mark (uint64_t offset, uint64_t count, unsigned char value)
+{
+    for (uint64_t p = offset / PAGE; p <= (offset + count - 1) / PAGE; p++)
+        atomic_store_explicit (&allocated[p], value, memory_order_relaxed);
+}
+
+static int
+memory_pwrite (void *handle, struct io *io)
+{
+    (void) handle;
+    mark (io->offset, io->count, 1);
+    memcpy (disk + io->offset, io->buf->data, io->count);
+    return 0;
+}
+
+static int
+memory_nothing (void *handle, struct io *io)
+{
+    (void) handle, (void) io;
+    return 0;
+}
+
+/* Whole pages go back to the system, the ragged ends are overwritten.  A page
+ * that is written to at the same time may lose that write, as the protocol
+ * allows for overlapping requests; its mark is cleared first, so that it is
+ * never reported as a hole while it holds data. */
+static int
+memory_zero (void *handle, struct io *io)
+{
+    uint64_t end = io->offset + io->count;
+    uint64_t first = (io->offset + PAGE - 1) / PAGE * PAGE;
+    uint64_t last = end / PAGE * PAGE;
+
+    (void) handle;
+    if (end == (uint64_t) size)
+        last = (end + PAGE - 1) / PAGE * PAGE;
+    if (!(io->flags & BACKEND_FLAG_MAY_TRIM) || first >= last) {
+        mark (io->offset, io->count, 1);
+        memset (disk + io->offset, 0, io->count);
+        return 0;
+    }
+    memset (disk + io->offset, 0, first - io->offset);
+    if (last < end)
+        memset (disk + last, 0, end - last);
+    mark (first, last - first, 0);
+    if (madvise (disk + first, last - first, MADV_DONTNEED) == -1) {
+        log_error ("memory: zero: madvise: %m");
+        return EIO;
+    }
+    return 0;
+}
+
+static int
+memory_trim (void *handle, struct io *io)
+{
+    struct io zero = *io;
+
+    zero.flags |= BACKEND_FLAG_MAY_TRIM;
+    return memory_zero (handle, &zero);
+}
+
+static int
+memory_extents (void *handle, struct io *io)
+{
+    uint64_t at = io->offset / PAGE * PAGE, end = io->offset + io->count;
+
+    (void) handle;
+    while (at < end) {
+        uint64_t from = at;
+        unsigned char data = atomic_load (&allocated[at / PAGE]);
+
+        do
+            at += PAGE;
+        while (at < end && atomic_load (&allocated[at / PAGE]) == data);
+        if (extents_add (io->extents, from, at - from,
+                         data ? 0 : NBD_STATE_HOLE | NBD_STATE_ZERO)
+            == -1)
+            return EIO;
+    }
+    return 0;
+}
+
+const struct backend backend_memory = {
+    .name = "memory",
+    .config = memory_config,
+    .get_ready = memory_get_ready,
+    .unload = memory_unload,
+    .open = memory_open,
+    .get_size = memory_get_size,
+    .can = memory_can,
+    .pread = memory_pread,
+    .pwrite = memory_pwrite,
+    .flush = memory_nothing,
+    .trim = memory_trim,
+    .zero = memory_zero,
+    .cache = memory_nothing,
+    .extents = memory_extents,
+};
