@@ -133,15 +133,6 @@ preconnect (void)
 }
 
 static void
-close_export (struct connection *c)
-{
-    backend_begin ();
-    export_close (&c->export);
-    backend_end ();
-    backend_connection_end ();
-}
-
-static void
 serve (struct connection *c)
 {
     if (preconnect () == -1)
@@ -152,7 +143,7 @@ serve (struct connection *c)
         return;
     c->intake.deadline = 0;
     workers_run (c);
-    close_export (c);
+    export_close (&c->export);
 }
 
 static void *
