@@ -15,6 +15,7 @@ enum python_buffer { BUFFER_MEMORYVIEW, BUFFER_BYTEARRAY, BUFFER_BYTES };
 struct config {
     /* Where to listen. */
     const char *unix_path; /* -U, absolute; NULL: TCP */
+    bool unix_random;      /* -U -, or --run alone: listen.c makes unix_path */
     const char *port;      /* -p; NULL: 10809 */
     const char *ip_addr;   /* -i; NULL: all */
     int ip_family;         /* AF_UNSPEC, AF_INET (-4), AF_INET6 (-6) */
@@ -31,18 +32,23 @@ struct config {
     uint32_t mask_handshake;
     unsigned timeout;         /* seconds for the handshake, 0: no limit */
     unsigned max_connections; /* 0: no limit */
-    enum tls_mode tls;
+    enum tls_mode tls;        /* TLS_ON becomes TLS_OFF without credentials */
+    bool tls_asked;           /* --tls was given */
     const char *tls_certificates, *tls_psk, *tls_priority;
     bool tls_verify_peer;
 
     /* The process. */
+    const char *name; /* --name, or NULL */
     bool foreground, exit_with_parent, swap;
     const char *pid_file; /* absolute */
     const char *user, *group;
-    const char *export_name; /* -e: for --run and --print-uri only */
+    const char *export_name; /* -e: for --run and --print-uri only; never NULL */
     const char *run;         /* --run */
     bool print_uri;
     const char *stats; /* --stats, absolute */
+
+    /* What -v shows: -D nbdkit.backend.controlpath and .datapath. */
+    bool debug_controlpath, debug_datapath;
 
     /* The Python bridge. */
     enum python_buffer python_buffer;

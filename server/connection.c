@@ -13,6 +13,7 @@
 #include "cleanup.h"
 #include "config.h"
 #include "connection.h"
+#include "listen.h"
 #include "log.h"
 #include "pace.h"
 #include "stats.h"
@@ -81,7 +82,10 @@ connection_new (int in, int out)
 
     if (!c)
         return NULL;
-    stream_init (&c->stream, in, out);
+    if (stream_init (&c->stream, in, out) == -1) {
+        free (c);
+        return NULL;
+    }
     atomic_init (&c->stopping, false);
     if (workers_init (&c->workers) || outgo_init (&c->outgo)) {
         free (c);
@@ -104,6 +108,7 @@ connection_free (struct connection *c)
     workers_free (&c->workers);
     free (c->meta.export_name);
     free (c);
+    listen_room ();
 }
 
 void

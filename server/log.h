@@ -37,7 +37,22 @@ void log_debug_ (const char *fmt, ...) PRINTF_LIKE (1, 2);
             log_debug_ (__VA_ARGS__);                                         \
     } while (0)
 
-/* A start-up error: logs it and ends the process with status 1. */
+/* Where errors go.  Default: stderr, and syslog once daemonised. */
+enum log_sink { LOG_TO_DEFAULT, LOG_TO_STDERR, LOG_TO_SYSLOG, LOG_TO_NULL, LOG_TO_FILE };
+
+/* Called once by the command line.  PATH is LOG_TO_FILE's.  -1 with errno set:
+ * the file cannot be opened. */
+int log_open (enum log_sink sink, const char *path);
+
+/* The process leaves its terminal.  With LOG_TO_DEFAULT errors go to syslog;
+ * stderr is kept open only for -v and for who asked for it with --log. */
+void log_detach (void);
+
+/* Waits until lines that stderr was too slow to take are written, but not for
+ * ever.  Also happens at exit. */
+void log_flush (void);
+
+/* A start-up error: logs it (always on stderr) and ends the process with status 1. */
 void log_fatal (const char *fmt, ...) PRINTF_LIKE (1, 2)
     __attribute__ ((noreturn));
 

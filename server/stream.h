@@ -17,12 +17,15 @@ struct tls_session;
 
 struct stream {
     int in, out; /* the same descriptor for a socket */
-    bool socket;
+    bool socket; /* both are sockets */
     struct tls_session *tls; /* NULL: plain */
+    /* For pipes, which know no shutdown: readable when no more is to be
+     * received, and sent.  -1 for sockets. */
+    int stop_in, stop_out;
 };
 
-/* Takes over the descriptors. */
-void stream_init (struct stream *s, int in, int out);
+/* Takes over the descriptors, which stay the caller's after -1 (errno set). */
+int stream_init (struct stream *s, int in, int out);
 
 /* Waits until bytes can be received, for at most TIMEOUT_MS (-1: for ever).
  * 1 when they can (or the end has come), 0 at the time limit, -1 on error. */

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The process itself: its standard descriptors, user, parent, memory.
+ */
+#ifndef NBDSPEC_PROCESS_H
+#define NBDSPEC_PROCESS_H
+
+/* Each ends the process with status 1 where it cannot do its duty. */
+
+/* Standard descriptors must be open: files opened later would take their
+ * numbers, and errors be written into them. */
+void process_check_stdio (void);
+
+/* -s: the stream moves to *IN and *OUT; what a script prints goes to stderr. */
+void process_detach_stream (int *in, int *out);
+
+/* Standard input and output become /dev/null. */
+void process_null_stdio (void);
+
+/* Notes the parent; to be called before anything that takes time. */
+void process_note_parent (void);
+
+/* Ends this process (SIGTERM) when its parent ends: the one noted, or this one
+ * for the child that it forks. */
+void process_exit_with_parent (void);
+
+/* -u, -g.  Both are looked up first, so that a wrong name changes nothing. */
+void process_change_user (void);
+
+/* --swap */
+void process_lock_memory (void);
+
+#endif
