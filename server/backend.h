@@ -61,12 +61,17 @@ struct io {
     uint64_t count;
     uint32_t flags;          /* BACKEND_FLAG_* */
     struct buffer *buf;      /* pread fills it, pwrite reads it; else NULL */
+    const uint8_t *data;     /* what pread read, if not in buf: memory that
+                                stays until the reply is sent */
     struct extents *extents; /* extents fills it; else NULL */
     char *error_text;        /* malloc'ed text for the client, or NULL */
 };
 
 struct backend {
     const char *name;
+
+    /* pread gets no buffer and sets io->data. */
+    bool reads_in_place;
 
     /* Start-up and end, on the main thread, in this order.  `config' gets the
      * words after the back end's name; `dump' prints key=value lines. */

@@ -10,6 +10,7 @@
 #include "log.h"
 #include "request.h"
 #include "stats.h"
+#include "wire.h"
 
 #define MAX_IOV 512
 #define MAX_SPARE 128
@@ -89,10 +90,14 @@ request_free (struct connection *c, struct request *r)
 static size_t
 footprint (const struct request *r)
 {
-    return sizeof *r + (r->io.buf ? r->io.buf->capacity : 0);
+    size_t data = r->type == NBD_CMD_READ ? (size_t) r->length : 0;
+
+    if (r->io.buf)
+        data = r->io.buf->capacity;
+    return sizeof *r + (r->error ? 0 : data);
 }
 
-void
+size_t
 outgo_add (struct connection *c, struct request *r)
 {
     struct outgo *o = &c->outgo;
@@ -103,14 +108,7 @@ outgo_add (struct connection *c, struct request *r)
     *o->tail = r;
     o->tail = &r->next;
     o->bytes += r->footprint;
-}
-
-size_t
-outgo_waiting (struct connection *c)
-{
-    SCOPED_LOCK (&c->outgo.lock);
-
-    return c->outgo.bytes;
+    return o->bytes;
 }
 
 bool

@@ -37,11 +37,9 @@ void outgo_free (struct outgo *o);
 struct request *request_new (struct connection *c);
 void request_free (struct connection *c, struct request *r);
 
-/* Queues the reply to R.  The queue owns R now. */
-void outgo_add (struct connection *c, struct request *r);
-
-/* How much waits, in bytes. */
-size_t outgo_waiting (struct connection *c);
+/* Queues the reply to R.  The queue owns R now.  Returns how many bytes
+ * wait. */
+size_t outgo_add (struct connection *c, struct request *r);
 
 /* Is something queued, and nobody sending it? */
 bool outgo_unattended (struct connection *c);

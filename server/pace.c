@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * See pace.h.  Asking the kernel whether a thread gave up the processor costs
- * a system call; it is only asked while callbacks take long enough for that
- * not to matter.
+ * See pace.h.  The wall clock alone does not tell a callback that blocks from
+ * one that was put off by a busy machine; the kernel knows, but asking it costs
+ * a system call.  So it is only asked while callbacks take long enough for
+ * that not to matter.
  */
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -11,7 +12,7 @@
 #include "pace.h"
 
 #define SUSPECT_NS 20000 /* longer than this: look closer at the next ones */
-#define LONG_NS 100000   /* longer than this: bring in others anyway */
+#define LONG_US 100      /* of processor time: bring in others anyway */
 #define MEMORY 64        /* quick callbacks until blocking ones are forgotten */
 
 static atomic_int blocking; /* MEMORY after a blocking callback, counts down */
@@ -26,13 +27,17 @@ pace_now (void)
     return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static long
-voluntary_switches (void)
+/* How often this thread has given up the processor by itself, and how long it
+ * has had it. */
+static void
+ask_kernel (long *switches, int64_t *cpu_us)
 {
     struct rusage u;
 
     getrusage (RUSAGE_THREAD, &u);
-    return u.ru_nvcsw;
+    *switches = u.ru_nvcsw;
+    *cpu_us = (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * INT64_C (1000000)
+              + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
 }
 
 static void
@@ -45,37 +50,41 @@ count_down (atomic_int *n)
 }
 
 void
-pace_begin (struct pace *p)
+pace_begin (struct pace *p, int64_t now)
 {
-    p->switches = -1;
-    if (atomic_load_explicit (&suspect, memory_order_relaxed) > 0)
-        p->switches = voluntary_switches ();
-    p->begun = pace_now ();
+    p->asked = atomic_load_explicit (&suspect, memory_order_relaxed) > 0;
+    if (p->asked)
+        ask_kernel (&p->switches, &p->cpu_us);
+    p->begun = now;
+}
+
+/* A callback that took its time: did it block, or compute for long? */
+static bool
+was_blocking (const struct pace *p)
+{
+    long switches;
+    int64_t cpu_us;
+
+    ask_kernel (&switches, &cpu_us);
+    return switches > p->switches || cpu_us - p->cpu_us > LONG_US;
 }
 
 int64_t
 pace_end (struct pace *p)
 {
-    int64_t now = pace_now (), took = now - p->begun;
+    int64_t now = pace_now ();
+    bool suspicious = now - p->begun > SUSPECT_NS;
 
-    if (took > SUSPECT_NS)
+    if (suspicious)
         atomic_store_explicit (&suspect, MEMORY, memory_order_relaxed);
     else
         count_down (&suspect);
 
-    if (took > LONG_NS
-        || (p->switches >= 0 && took > SUSPECT_NS
-            && voluntary_switches () > p->switches))
-        pace_blocked ();
+    if (suspicious && p->asked && was_blocking (p))
+        atomic_store_explicit (&blocking, MEMORY, memory_order_relaxed);
     else
         count_down (&blocking);
     return now;
-}
-
-void
-pace_blocked (void)
-{
-    atomic_store_explicit (&blocking, MEMORY, memory_order_relaxed);
 }
 
 bool

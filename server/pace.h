@@ -10,16 +10,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Around one callback. */
+/* Around one callback.  NOW is the time as of a moment ago. */
 struct pace {
-    int64_t begun;      /* CLOCK_MONOTONIC, ns */
-    long switches;      /* voluntary context switches, or -1: not asked */
+    int64_t begun; /* CLOCK_MONOTONIC, ns */
+    bool asked;    /* are these known? */
+    long switches; /* voluntary context switches of the thread */
+    int64_t cpu_us;
 };
-void pace_begin (struct pace *p);
+void pace_begin (struct pace *p, int64_t now);
 int64_t pace_end (struct pace *p); /* returns the time, as pace_now */
-
-/* A callback was seen not to return. */
-void pace_blocked (void);
 
 /* Are callbacks expected to block? */
 bool pace_blocks (void);

@@ -23,9 +23,11 @@ call (enum stats_callback count, int (*function) (void *, struct io *),
 static int
 read_into_buffer (struct connection *c, struct request *r)
 {
-    r->io.buf = buffer_get ((size_t) r->length);
-    if (!r->io.buf)
-        return ENOMEM;
+    if (!backend->reads_in_place) {
+        r->io.buf = buffer_get ((size_t) r->length);
+        if (!r->io.buf)
+            return ENOMEM;
+    }
     return call (COUNT_PREAD, backend->pread, c->export.handle, &r->io);
 }
 
@@ -102,6 +104,7 @@ request_perform (struct connection *c, struct request *r)
     r->io.offset = r->offset;
     r->io.count = r->length;
     r->io.flags = 0;
+    r->io.data = NULL;
     if (fua && c->export.can[CAN_FUA] == LEVEL_NATIVE)
         r->io.flags |= BACKEND_FLAG_FUA;
     err = dispatch (c, r);

@@ -7,9 +7,9 @@
 #include "wire.h"
 
 static void
-add_part (struct request *r, void *base, size_t len)
+add_part (struct request *r, const void *base, size_t len)
 {
-    r->iov[r->n_iov++] = (struct iovec){ base, len };
+    r->iov[r->n_iov++] = (struct iovec){ (void *) base, len };
 }
 
 static void
@@ -63,6 +63,6 @@ reply_build (const struct connection *c, struct request *r)
     else
         build_simple (r);
     if (r->type == NBD_CMD_READ && r->error == NBD_SUCCESS)
-        add_part (r, r->io.buf->data, (size_t) r->length);
+        add_part (r, request_data (r), (size_t) r->length);
     return 0;
 }

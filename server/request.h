@@ -62,6 +62,13 @@ uint32_t request_error_from_errno (const struct request *r, int err);
 /* reply.c: fills in the reply of R (everything is known). -1: no memory. */
 int reply_build (const struct connection *c, struct request *r);
 
+/* What a READ has read. */
+static inline const uint8_t *
+request_data (const struct request *r)
+{
+    return r->io.data ? r->io.data : r->io.buf->data;
+}
+
 /* Frees what R owns, apart from itself. */
 void request_clear (struct request *r);
 

@@ -180,17 +180,19 @@ receive_request (struct connection *c)
     return NULL;
 }
 
-/* A request that lies in the buffer, or NULL.  Never waits, so that it can be
- * called within a bracket.  STANDBY: the caller is the stand-by. */
+/* The end of one request, and the next that lies in the buffer, or NULL.  Never
+ * waits, so that it can be called within a bracket. */
 static struct request *
-take_ready (struct connection *c, bool standby)
+take_ready (struct connection *c, bool finished, bool standby, bool more)
 {
     struct workers *w = &c->workers;
-    struct request *r = request_new (c);
+    struct request *r = more ? request_new (c) : NULL;
     enum intake_result result = INTAKE_NONE;
 
     {
         SCOPED_LOCK (&w->lock);
+        if (finished)
+            w->inside--;
         if (standby)
             w->standby = false;
         if (r && !w->receiving && !w->over)
@@ -221,26 +223,21 @@ hand_over (struct connection *c)
 
 /* -------- Running them. -------- */
 
-static int64_t
-run_one (struct connection *c, struct request *r)
+/* Runs R and queues its reply.  Returns how many bytes wait to be sent. */
+static size_t
+run_one (struct connection *c, struct request *r, int64_t *now)
 {
     struct pace pace;
-    int64_t now;
 
     stats_request_begin ();
-    pace_begin (&pace);
+    pace_begin (&pace, *now);
     if (r->error == NBD_SUCCESS && atomic_load (&c->stopping))
         r->error = NBD_ESHUTDOWN;
     if (r->error == NBD_SUCCESS)
         request_perform (c, r);
-    now = pace_end (&pace);
+    *now = pace_end (&pace);
     stats_request_end ();
-    outgo_add (c, r);
-    {
-        SCOPED_LOCK (&c->workers.lock);
-        c->workers.inside--;
-    }
-    return now;
+    return outgo_add (c, r);
 }
 
 /* Runs R (NULL: what is ready, as the stand-by) and what else is ready, in one
@@ -253,16 +250,18 @@ run_batch (struct connection *c, struct request *r)
 
     watch_connection (c);
     backend_begin ();
-    begun = pace_now ();
+    begun = now = pace_now ();
     if (!r)
-        r = take_ready (c, true);
+        r = take_ready (c, false, true, true);
     while (r) {
+        size_t waiting;
+        bool more;
+
         hand_over (c);
-        now = run_one (c, r);
-        if (++n == BATCH_REQUESTS || now - begun > BATCH_NS || pace_blocks ()
-            || outgo_waiting (c) > BATCH_BYTES)
-            break;
-        r = take_ready (c, false);
+        waiting = run_one (c, r, &now);
+        more = ++n < BATCH_REQUESTS && now - begun < BATCH_NS
+               && waiting < BATCH_BYTES && !pace_blocks ();
+        r = take_ready (c, true, false, more);
     }
     backend_end ();
 }
@@ -377,7 +376,6 @@ workers_tick (struct connection *c)
     w->watch_taken = w->taken;
     if (!stuck)
         return w->inside > 0;
-    pace_blocked ();
     call_standby (c); /* which also sends */
     if (!w->standby && outgo_unattended (c))
         call_sender (c);
