@@ -13,24 +13,9 @@
 #include "connection.h"
 #include "log.h"
 #include "options.h"
-#include "stats.h"
 #include "wire.h"
 
 #define OLDSTYLE_GREETING_SIZE 152
-
-static int
-preconnect (void)
-{
-    int r;
-
-    if (!backend->preconnect)
-        return 0;
-    backend_begin ();
-    stats_callback (COUNT_PRECONNECT);
-    r = backend->preconnect (config.read_only);
-    backend_end ();
-    return r;
-}
 
 static int
 send_bytes (struct connection *c, void *bytes, size_t len)
@@ -98,7 +83,5 @@ newstyle (struct connection *c)
 int
 handshake (struct connection *c)
 {
-    if (preconnect () == -1)
-        return -1;
     return config.oldstyle ? oldstyle (c) : newstyle (c);
 }

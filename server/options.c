@@ -2,6 +2,7 @@
  *
  * Options: taking them from the stream, and the short ones.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,7 +131,7 @@ refuse (struct negotiation *n, enum outcome *outcome)
     uint32_t type;
     const char *why;
 
-    if (__atomic_load_n (&c->stopping, __ATOMIC_RELAXED)) {
+    if (atomic_load (&c->stopping)) {
         type = NBD_REP_ERR_SHUTDOWN; /* TERM-13 */
         why = "the server is shutting down";
     } else if (!c->fixed_newstyle) {
@@ -290,7 +291,7 @@ options_forget (struct negotiation *n)
 void
 options_refuse_export (struct negotiation *n)
 {
-    if (__atomic_load_n (&n->c->stopping, __ATOMIC_RELAXED))
+    if (atomic_load (&n->c->stopping))
         answer_error (&n->answer, NBD_REP_ERR_SHUTDOWN,
                       "the server is shutting down");
     else

@@ -18,13 +18,18 @@ struct connection;
 #define REPLY_INLINE_IOV 4
 #define REPLY_INLINE_BYTES 96
 
+/* The payload of a BLOCK_STATUS request: the length it is about and one
+ * context's id, for there is one context. */
+#define STATUS_PAYLOAD_SIZE 12U
+
 struct request {
     /* As received. */
     uint16_t flags, type;
     uint64_t cookie, offset, length;
     uint64_t payload; /* bytes that follow the header */
 
-    uint32_t error; /* an enum nbd_error; what goes to the client */
+    uint32_t error;  /* an enum nbd_error; what goes to the client ... */
+    const char *why; /* ... with this text, or NULL; io.error_text beats it */
     struct io io;   /* io.buf is the request's: data read, or to be written */
 
     /* The reply, built by reply_build: its bytes in order. */
@@ -47,9 +52,14 @@ int request_parse (const struct connection *c, const uint8_t *header,
                    struct request *r);
 
 /* The one place where requests are checked, in the order of the table in
- * docs/requirements.md.  An enum nbd_error; NBD_SUCCESS: may be performed. */
-uint32_t request_validate (const struct connection *c,
-                           const struct request *r);
+ * docs/requirements.md.  An enum nbd_error, with r->why set; NBD_SUCCESS: may
+ * be performed. */
+uint32_t request_validate (const struct connection *c, struct request *r);
+
+/* Checks what a request's payload asks for (BLOCK_STATUS with a payload), and
+ * puts the length it is about into r->length. */
+uint32_t request_validate_payload (const struct connection *c,
+                                   struct request *r);
 
 /* perform.c: does what R asks for, within a backend bracket, and sets r->error
  * (and r->io.error_text). R has been validated; io.buf is there for READ and
