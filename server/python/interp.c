@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The interpreter, and each thread's state in it.
+ *
+ * A thread of the server keeps one Python thread state for its life, so that
+ * threading.local and contextvars last from one callback to the next; entering
+ * and leaving is taking and giving up the GIL with that state, nothing more.
+ */
+#include "bridge.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "../config.h"
+#include "../log.h"
+
+volatile bool interp_forked;
+
+static __thread PyThreadState *thread_state;
+static PyInterpreterState *interpreter;
+static PyThreadState *main_state;
+static PyObject *threading; /* the module */
+static bool fork_prepared;  /* interp_before_fork ran, the fork has not */
+
+static void
+note_fork (void)
+{
+    interp_forked = true;
+}
+
+/* Logs why a step of the configuration failed. */
+static int
+config_failed (PyStatus status, PyConfig *py)
+{
+    log_error ("python: cannot start the interpreter: %s",
+               status.err_msg ? status.err_msg : "it asked to exit");
+    PyConfig_Clear (py);
+    return -1;
+}
+
+static int
+initialize (int argc, char **argv)
+{
+    PyPreConfig pre;
+    PyConfig py;
+    PyStatus status;
+
+    PyPreConfig_InitPythonConfig (&pre);
+    pre.parse_argv = 0;
+    status = Py_PreInitialize (&pre);
+    PyConfig_InitPythonConfig (&py);
+    if (PyStatus_Exception (status))
+        return config_failed (status, &py);
+
+    py.parse_argv = 0;
+    /* SIGINT and SIGPIPE are the server's. */
+    py.install_signal_handlers = 0;
+
+    /* The prefix and with it the standard library must be those of the Python
+     * that the bridge is linked with; left to itself the interpreter would
+     * look for the python3 that is first on PATH. */
+    status = PyConfig_SetBytesString (&py, &py.program_name,
+                                      PYTHON_EXECUTABLE);
+    if (!PyStatus_Exception (status))
+        status = PyConfig_SetBytesString (&py, &py.executable,
+                                          PYTHON_EXECUTABLE);
+    if (!PyStatus_Exception (status) && !config.nbdkit_compat)
+        status = PyConfig_SetBytesArgv (&py, argc, argv);
+    if (!PyStatus_Exception (status))
+        status = Py_InitializeFromConfig (&py);
+    if (PyStatus_Exception (status))
+        return config_failed (status, &py);
+    PyConfig_Clear (&py);
+    return 0;
+}
+
+int
+interp_start (int argc, char **argv)
+{
+    if (PyImport_AppendInittab ("nbdkit", module_init) == -1) {
+        log_error ("python: no memory");
+        return -1;
+    }
+    if (initialize (argc, argv) == -1)
+        return -1;
+
+    main_state = PyThreadState_Get ();
+    interpreter = PyThreadState_GetInterpreter (main_state);
+
+    int r = 0;
+    if (errors_init () == -1 || callbacks_init () == -1
+        || exporter_init () == -1
+        /* Imported here so that threading's main thread is the main thread,
+         * whichever thread a script imports it from. */
+        || !(threading = PyImport_ImportModule ("threading"))) {
+        exception_log ("start");
+        r = -1;
+    }
+    else if (pthread_atfork (NULL, NULL, note_fork) != 0) {
+        log_error ("python: no memory");
+        r = -1;
+    }
+    if (config.single)
+        interp_redirect_stdout ();
+    thread_state = PyEval_SaveThread ();
+    return r;
+}
+
+bool
+interp_running (void)
+{
+    return interpreter != NULL;
+}
+
+void
+interp_finish (void)
+{
+    if (!interpreter)
+        return;
+    interp_enter ();
+    buffer_forget_owners (exporter_drop);
+    callbacks_free ();
+    errors_free ();
+    Py_CLEAR (script_globals);
+    Py_CLEAR (threading);
+    interpreter = NULL;
+    thread_state = NULL;
+    if (Py_FinalizeEx () == -1)
+        log_error ("python: output could not be written at the end");
+}
+
+void
+interp_enter (void)
+{
+    PyEval_RestoreThread (thread_state);
+}
+
+void
+interp_leave (void)
+{
+    thread_state = PyEval_SaveThread ();
+}
+
+/* Gives the calling thread's threading.Thread object the server's name. */
+static void
+name_thread (const char *name)
+{
+    AUTO_REF PyObject *thread
+        = PyObject_CallMethod (threading, "current_thread", NULL);
+    AUTO_REF PyObject *value = PyUnicode_DecodeFSDefault (name);
+
+    if (!thread || !value
+        || PyObject_SetAttrString (thread, "name", value) == -1)
+        exception_log ("threading");
+}
+
+/* threading keeps an object for each thread that it did not start itself, by
+ * the thread's number, which the next thread can have again. */
+static void
+forget_thread (void)
+{
+    AUTO_REF PyObject *active = PyObject_GetAttrString (threading, "_active");
+    AUTO_REF PyObject *ident
+        = PyLong_FromUnsignedLong (PyThread_get_thread_ident ());
+
+    if (active && ident && PyDict_Check (active)
+        && PyDict_Contains (active, ident) == 1)
+        PyDict_DelItem (active, ident);
+    PyErr_Clear ();
+}
+
+void
+interp_thread_start (const char *name)
+{
+    if (thread_state) /* the main thread, under -s */
+        return;
+    PyThreadState *state = PyThreadState_New (interpreter);
+    if (!state)
+        log_fatal ("python: no memory for a thread");
+    thread_state = state;
+
+    SCOPED_GIL ();
+    name_thread (name);
+}
+
+void
+interp_thread_end (void)
+{
+    if (!thread_state || thread_state == main_state)
+        return;
+    interp_enter ();
+    forget_thread ();
+    PyThreadState_Clear (thread_state);
+    thread_state = NULL;
+    PyThreadState_DeleteCurrent ();
+    call_state_reset ();
+}
+
+/* Around the fork of a daemon, so that os.register_at_fork's functions run.
+ * The GIL stays with the forking thread, as PyOS_BeforeFork wants it. */
+int
+interp_before_fork (void)
+{
+    interp_enter ();
+    PyOS_BeforeFork ();
+    fork_prepared = true;
+    return 0;
+}
+
+void
+interp_after_fork (void)
+{
+    if (fork_prepared) {
+        fork_prepared = false;
+        PyOS_AfterFork_Child ();
+        interp_leave ();
+    }
+    /* This process is the server, although it may be a child. */
+    interp_forked = false;
+}
+
+void
+interp_redirect_stdout (void)
+{
+    PyObject *out = PySys_GetObject ("stdout"); /* borrowed, like err */
+    PyObject *err = PySys_GetObject ("stderr");
+
+    if (out && out != Py_None) {
+        AUTO_REF PyObject *flushed = PyObject_CallMethod (out, "flush", NULL);
+        if (!flushed)
+            PyErr_Clear ();
+    }
+    if (err && PySys_SetObject ("stdout", err) == -1)
+        PyErr_Clear ();
+}
