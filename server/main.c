@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backend.h"
+#include "buffer.h"
 #include "cleanup.h"
 #include "cmdline.h"
 #include "config.h"
@@ -28,6 +29,7 @@
 #include "stats.h"
 #include "tls.h"
 #include "uri.h"
+#include "watch.h"
 
 /* Each arena costs an idle connection's thread memory that it never uses. */
 #define MAX_ARENAS 4
@@ -281,17 +283,21 @@ serve (const struct cmdline *cmd)
         log_fatal ("--print-uri: %m");
     detach ();
     become_ready ();
+    if (watch_start () == -1)
+        exit (EXIT_FAILURE);
     if (config.single)
         serve_single ();
     else
         listen_serve ();
     connections_shutdown ();
+    watch_stop ();
     log_debug ("shutting down");
     log_set_context (backend->name, 0);
     if (backend->cleanup)
         backend->cleanup ();
     if (backend->unload)
         backend->unload ();
+    buffer_pool_free ();
     stats_write ();
     return EXIT_SUCCESS;
 }
