@@ -57,10 +57,12 @@ COMPILE = $(CC) -std=c11 $(OPT) $(WARN) -pthread $(SANFLAGS) $(DEFS) $(TLSFLAGS)
     -Iserver $(CFLAGS)
 # -rdynamic: extension modules take libpython's symbols from the program
 LINK = $(CC) $(OPT) -pthread $(SANFLAGS) -rdynamic $(LDFLAGS)
+# what the benchmarks measure against, and with
+BENCH_PROGRAMS = build/limit build/connect
 OBJS = $(SRC:server/%.c=$(OBJ)/%.o)
 
 .PHONY: all
-all: $(BIN)
+all: $(BIN) $(BENCH_PROGRAMS)
 
 $(BIN): $(OBJS)
 	@mkdir -p $(@D)
@@ -74,6 +76,10 @@ $(OBJ)/%.o: server/%.c $(OBJ)/flags
 	@mkdir -p $(@D)
 	$(COMPILE) -MMD -MP -c -o $@ $<
 
+$(BENCH_PROGRAMS): build/%: regress/scenarios/%.c server/wire.h
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -O2 -g $(WARN) -pthread -D_GNU_SOURCE -Iserver -o $@ $<
+
 # Rewritten only when the flags differ from the last build's.
 define FLAGS
 $(COMPILE) $(PYFLAGS)
@@ -83,6 +89,57 @@ $(OBJ)/flags: force
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 -include $(OBJS:.o=.d)
+
+# Targets that run something install what they need first, then start over:
+# only after that can make know which interpreter there is.
+.PHONY: conformance check bench bench-docs
+conformance:
+	ci/setup run $(if $(filter-out nbdspecd,$(SERVER)),report)
+	$(MAKE) all run-conformance
+
+check:
+	ci/setup check
+	$(MAKE) all run-check
+
+bench:
+	ci/setup bench
+	$(MAKE) all run-bench
+
+# The tables of docs/bench, from the last make bench FULL=1.
+bench-docs:
+	mkdir -p docs/bench
+	cp build/bench/*.md build/bench/*.svg docs/bench
+
+.PHONY: run-conformance run-check run-bench
+run-%: export NBDSPECD = $(CURDIR)/$(BIN)
+run-conformance:
+	$(NBDSPEC) server $(if $(URI),--uri '$(URI)',--target \
+	    $(or $(SERVER),nbdspecd)) $(ARGS)
+
+TESTS = $(wildcard server/tests conformance/selftest regress/bugs)
+run-check:
+	$(KIT_PYTHON) -m pytest -q $(TESTS) $(ARGS)
+	$(NBDSPEC) server --quick
+
+run-bench:
+	$(NBDSPEC) bench $(or $(NAME),all) $(if $(HOST),--host $(HOST)) \
+	    $(if $(FULL),--full) $(ARGS)
+
+.PHONY: install uninstall
+SHARE = $(DESTDIR)$(PREFIX)/share/nbdspec
+INSTALLED = conformance pyplugins regress LICENSE
+install: all
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/nbdspec'
+	install -m 755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/nbdspecd'
+	install -m 755 $(BENCH_PROGRAMS) '$(DESTDIR)$(PREFIX)/libexec/nbdspec'
+	install -d '$(SHARE)'
+	cp -R $(INSTALLED) '$(SHARE)'
+	find '$(SHARE)' -name __pycache__ -prune -exec rm -r {} +
+	ln -sf ../share/nbdspec/conformance/nbdspec '$(DESTDIR)$(PREFIX)/bin/nbdspec'
+
+uninstall:
+	rm -f '$(DESTDIR)$(PREFIX)/bin/nbdspecd' '$(DESTDIR)$(PREFIX)/bin/nbdspec'
+	rm -rf '$(DESTDIR)$(PREFIX)/libexec/nbdspec' '$(SHARE)'
 
 .PHONY: force clean
 clean:

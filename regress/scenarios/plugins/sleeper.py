@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every read takes a set time: asleep, or in the export "compute" at work.
+"""Every request takes a set time: asleep, or in the export "compute" at work.
 
     nbdspecd -t 16 python sleeper.py sleep=0.010 compute=0.100
 
@@ -44,10 +44,18 @@ def can_multi_conn(computes: bool) -> bool:
     return True
 
 
-def pread(computes: bool, buf: memoryview, offset: int, flags: int) -> None:
+def work(computes: bool) -> None:
     if not computes:
         time.sleep(seconds["sleep"])
         return
     end = time.thread_time() + seconds["compute"]
     while time.thread_time() < end:
         pass
+
+
+def pread(computes: bool, buf: memoryview, offset: int, flags: int) -> None:
+    work(computes)
+
+
+def pwrite(computes: bool, buf: memoryview, offset: int, flags: int) -> None:
+    work(computes)
