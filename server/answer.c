@@ -11,7 +11,9 @@
 #include "log.h"
 #include "wire.h"
 
-#define REPLY_HEADER_SIZE 20U /* magic 8, option 4, type 4, length 4 (HS-14) */
+#define REPLY_HEADER_SIZE                                                      \
+    20U /* magic 8, option 4, type 4, length 4 (HS-14)                         \
+         */
 
 /* Room for LEN more bytes, or NULL. */
 static uint8_t *

@@ -40,9 +40,14 @@ pages (void)
 static void *
 map (uint64_t len)
 {
-    void *p = mmap (NULL, len, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p;
 
+    if (len > SIZE_MAX) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    p = mmap (NULL, (size_t) len, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
@@ -81,6 +86,17 @@ memory_get_size (void *handle)
 {
     (void) handle;
     return size;
+}
+
+static int
+memory_block_size (void *handle, uint32_t *minimum, uint32_t *preferred,
+                   uint32_t *maximum)
+{
+    (void) handle;
+    *minimum = 1;
+    *preferred = 4096;
+    *maximum = MAX_REQUEST_SIZE;
+    return 1;
 }
 
 static int
@@ -199,6 +215,7 @@ const struct backend backend_memory = {
     .unload = memory_unload,
     .open = memory_open,
     .get_size = memory_get_size,
+    .block_size = memory_block_size,
     .can = memory_can,
     .pread = memory_pread,
     .pwrite = memory_pwrite,

@@ -36,6 +36,17 @@ null_get_size (void *handle)
 }
 
 static int
+null_block_size (void *handle, uint32_t *minimum, uint32_t *preferred,
+                 uint32_t *maximum)
+{
+    (void) handle;
+    *minimum = 1;
+    *preferred = 4096;
+    *maximum = MAX_REQUEST_SIZE;
+    return 1;
+}
+
+static int
 null_can (void *handle, enum capability what)
 {
     (void) handle;
@@ -83,6 +94,7 @@ const struct backend backend_null = {
     .config = null_config,
     .open = null_open,
     .get_size = null_get_size,
+    .block_size = null_block_size,
     .can = null_can,
     .pread = null_pread,
     .pwrite = null_drop,

@@ -22,9 +22,9 @@ void reply_add_part (struct request *r, const void *base, size_t len);
 
 /* Puts the header of a chunk of C's kind, with LENGTH bytes of payload, and
  * returns the place behind it. */
-uint8_t *chunk_put_header (const struct connection *c,
-                           const struct request *r, uint8_t *p,
-                           uint16_t flags, uint16_t type, uint64_t length);
+uint8_t *chunk_put_header (const struct connection *c, const struct request *r,
+                           uint8_t *p, uint16_t flags, uint16_t type,
+                           uint64_t length);
 
 /* The reply to a successful READ as one data chunk ... */
 void chunk_build_read (const struct connection *c, struct request *r);

@@ -47,8 +47,8 @@ can_by_functions (enum capability what)
 static int
 ask (struct export *e, enum capability what)
 {
-    int r = backend->can ? backend->can (e->handle, what)
-                         : can_by_functions (what);
+    int r =
+        backend->can ? backend->can (e->handle, what) : can_by_functions (what);
 
     if (r < 0)
         return -1;
@@ -114,8 +114,7 @@ open_and_ask (const struct connection *c, struct export *e)
 {
     if (backend->open) {
         stats_callback (COUNT_OPEN);
-        if (backend->open (config.read_only, c->tls, e->name, &e->handle)
-            == -1)
+        if (backend->open (config.read_only, c->tls, e->name, &e->handle) == -1)
             return -1;
     }
     e->open = true;
@@ -251,8 +250,7 @@ export_ask_description (struct export *e)
     backend_begin ();
     description = backend->export_description (e->handle);
     backend_end ();
-    fault = description ? text_fault (description, strlen (description))
-                        : NULL;
+    fault = description ? text_fault (description, strlen (description)) : NULL;
     if (fault) {
         log_error ("the export's description %s: it is not sent", fault);
         free (description);

@@ -13,7 +13,8 @@
 
 struct connection;
 
-struct export {
+struct export
+{
     bool open;
     void *handle;
     char *name; /* as opened, with "" replaced by the default export's name */
@@ -49,7 +50,7 @@ uint16_t export_flags (const struct connection *c, const struct export *e);
 struct export_list {
     struct export_entry {
         char *name, *description; /* description may be NULL */
-    } *entries;
+    } * entries;
     size_t count, capacity;
 };
 /* Copies both strings; -1 when there is no memory. */

@@ -20,8 +20,8 @@ export_list_add (struct export_list *l, const char *name,
 
     if (l->count == l->capacity) {
         size_t capacity = l->capacity ? 2 * l->capacity : 8;
-        struct export_entry *entries
-            = realloc (l->entries, capacity * sizeof *entries);
+        struct export_entry *entries =
+            realloc (l->entries, capacity * sizeof *entries);
 
         if (!entries)
             return -1;

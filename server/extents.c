@@ -11,8 +11,8 @@
 #include "wire.h"
 
 void
-extents_init (struct extents *x, uint64_t offset, uint64_t count,
-              uint64_t size, bool one)
+extents_init (struct extents *x, uint64_t offset, uint64_t count, uint64_t size,
+              bool one)
 {
     memset (x, 0, sizeof *x);
     x->offset = offset;
@@ -66,8 +66,7 @@ extend (struct extents *x, uint64_t end, uint32_t type)
     if (last && last->type == type) {
         last->length += length; /* TX-BLOCKSTATUS-07 */
     } else if (last
-               && (x->one || x->covered >= x->end
-                   || x->count == MAX_EXTENTS)) {
+               && (x->one || x->covered >= x->end || x->count == MAX_EXTENTS)) {
         /* Only the last extent may reach beyond the range: another one that
          * begins at its end would break the sum rule (SR-33). */
         x->closed = true;
@@ -82,11 +81,9 @@ extend (struct extents *x, uint64_t end, uint32_t type)
 }
 
 int
-extents_add (struct extents *x, uint64_t offset, uint64_t length,
-             uint32_t type)
+extents_add (struct extents *x, uint64_t offset, uint64_t length, uint32_t type)
 {
-    uint64_t end
-        = length > UINT64_MAX - offset ? UINT64_MAX : offset + length;
+    uint64_t end = length > UINT64_MAX - offset ? UINT64_MAX : offset + length;
 
     if (length == 0)
         return 0;

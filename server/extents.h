@@ -23,10 +23,10 @@ struct extents {
     uint64_t size;        /* of the export: nothing is said beyond it */
     bool one;             /* a single extent within the range is wanted */
 
-    uint64_t next;  /* where the next one has to begin ... */
-    bool begun;     /* ... once there was a first one */
+    uint64_t next;    /* where the next one has to begin ... */
+    bool begun;       /* ... once there was a first one */
     uint64_t covered; /* the list reaches from `offset' to here */
-    bool closed;    /* nothing more can be of interest */
+    bool closed;      /* nothing more can be of interest */
     struct extent *list;
     size_t count, capacity;
 };

@@ -57,8 +57,8 @@ oldstyle (struct connection *c)
 static int
 newstyle (struct connection *c)
 {
-    uint32_t offered = (NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES)
-                       & config.mask_handshake;
+    uint32_t offered =
+        (NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES) & config.mask_handshake;
     uint8_t greeting[18], answer[4];
     uint32_t flags;
 

@@ -84,8 +84,7 @@ parse (struct negotiation *n, struct query *q)
     for (i = 0; i < q->count && !fault; i++)
         fault = parse_query (&field, q);
     if (fault) {
-        answer_error (&n->answer, NBD_REP_ERR_INVALID, "query %u %s", i,
-                      fault);
+        answer_error (&n->answer, NBD_REP_ERR_INVALID, "query %u %s", i, fault);
         return -1;
     }
     if (field.left != 0) {

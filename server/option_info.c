@@ -20,8 +20,7 @@
 static void
 settle_contexts (struct connection *c)
 {
-    if (c->meta.allocation
-        && strcmp (c->meta.export_name, c->export.name) != 0)
+    if (c->meta.allocation && strcmp (c->meta.export_name, c->export.name) != 0)
         c->meta.allocation = false;
 }
 

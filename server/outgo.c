@@ -7,6 +7,7 @@
 
 #include "cleanup.h"
 #include "connection.h"
+#include "extents.h"
 #include "log.h"
 #include "request.h"
 #include "stats.h"
@@ -94,6 +95,8 @@ footprint (const struct request *r)
 
     if (r->io.buf)
         data = r->io.buf->capacity;
+    if (r->io.extents)
+        data = 2 * r->io.extents->capacity * sizeof (struct extent);
     return sizeof *r + (r->error ? 0 : data);
 }
 

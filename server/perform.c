@@ -5,6 +5,7 @@
  * flush.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,15 +16,15 @@
 #include "stats.h"
 #include "wire.h"
 
-/* Small enough to let others have their turn between two of them, large
- * enough for a back end that pays for each. */
+/* Small enough for memory and for a prompt end of the server, large enough for
+ * a back end that pays for each. */
 #define PIECE (UINT32_C (4) << 20)
 
 typedef int data_callback (void *handle, struct io *io);
 
 static int
-call (enum stats_callback count, data_callback *function,
-      struct connection *c, struct io *io)
+call (enum stats_callback count, data_callback *function, struct connection *c,
+      struct io *io)
 {
     if (!function) {
         /* Claimed by `can', but not there. */
@@ -63,6 +64,8 @@ in_pieces (enum stats_callback count, data_callback *function,
     int err = 0;
 
     while (left > 0 && err == 0) {
+        if (atomic_load (&c->stopping))
+            return ESHUTDOWN;
         io.count = left < PIECE ? left : PIECE;
         io.flags = whole->flags & BACKEND_FLAG_FUA;
         /* A plugin that keeps a view of the buffer keeps its memory, too, and

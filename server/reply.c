@@ -103,8 +103,7 @@ build_error (const struct connection *c, struct request *r)
 {
     const char *text = error_text (r);
     size_t length = text_cut (text, strlen (text), MAX_ERROR_TEXT);
-    uint8_t *p
-        = put_only_header (c, r, NBD_REPLY_TYPE_ERROR, 6 + length);
+    uint8_t *p = put_only_header (c, r, NBD_REPLY_TYPE_ERROR, 6 + length);
 
     p = put_be32 (p, r->error);
     add_inline (r, put_be16 (p, (uint16_t) length));
@@ -114,8 +113,8 @@ build_error (const struct connection *c, struct request *r)
 void
 chunk_build_read (const struct connection *c, struct request *r)
 {
-    uint8_t *p = put_only_header (c, r, NBD_REPLY_TYPE_OFFSET_DATA,
-                                  8 + r->length);
+    uint8_t *p =
+        put_only_header (c, r, NBD_REPLY_TYPE_OFFSET_DATA, 8 + r->length);
 
     add_inline (r, put_be64 (p, r->offset));
     reply_add_part (r, request_data (r), (size_t) r->length);

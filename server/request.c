@@ -3,6 +3,7 @@
  * Requests as they come from the wire, and whether they may be performed.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -28,7 +29,8 @@ request_parse (const struct connection *c, const uint8_t *header,
     if (magic
         != (c->extended ? NBD_EXTENDED_REQUEST_MAGIC : NBD_REQUEST_MAGIC)) {
         log_client_error ("a request begins with %#x, which is no request's "
-                          "magic number here", magic); /* TX-08 */
+                          "magic number here",
+                          magic); /* TX-08 */
         return -1;
     }
     r->flags = get_be16 (header + 4);
@@ -49,6 +51,9 @@ request_parse (const struct connection *c, const uint8_t *header,
 static uint32_t
 refuse (struct request *r, uint32_t error, const char *why)
 {
+    log_debug ("request of type %u, offset %" PRIu64 ", length %" PRIu64
+               ", flags %#x refused: %s",
+               r->type, r->offset, r->length, r->flags, why);
     r->why = why;
     return error;
 }
@@ -169,8 +174,7 @@ check_block_sizes (const struct connection *c, struct request *r)
                        "more at once than the maximum block size");
     /* The end of an export need not be aligned. */
     if (r->offset % e->minimum != 0
-        || (r->length % e->minimum != 0
-            && r->length != e->size - r->offset))
+        || (r->length % e->minimum != 0 && r->length != e->size - r->offset))
         return refuse (r, NBD_EINVAL, /* SIZE-35 */
                        "not aligned to the minimum block size");
     return NBD_SUCCESS;
@@ -184,15 +188,13 @@ check_offered (const struct connection *c, struct request *r)
     switch (r->type) {
     case NBD_CMD_FLUSH:
         return can[CAN_FLUSH] ? NBD_SUCCESS
-                              : refuse (r, NBD_EINVAL,
-                                        "FLUSH is not offered");
+                              : refuse (r, NBD_EINVAL, "FLUSH is not offered");
     case NBD_CMD_TRIM:
         return can[CAN_TRIM] ? NBD_SUCCESS
                              : refuse (r, NBD_EINVAL, "TRIM is not offered");
     case NBD_CMD_CACHE:
         return can[CAN_CACHE] ? NBD_SUCCESS
-                              : refuse (r, NBD_EINVAL,
-                                        "CACHE is not offered");
+                              : refuse (r, NBD_EINVAL, "CACHE is not offered");
     case NBD_CMD_BLOCK_STATUS:
         if (!c->structured || !c->meta.allocation)
             return refuse (r, NBD_EINVAL, /* META-03 */

@@ -30,7 +30,7 @@ struct request {
 
     uint32_t error;  /* an enum nbd_error; what goes to the client ... */
     const char *why; /* ... with this text, or NULL; io.error_text beats it */
-    struct io io;   /* io.buf is the request's: data read, or to be written */
+    struct io io;    /* io.buf is the request's: data read, or to be written */
 
     /* The reply, built by reply_build: its bytes in order. */
     struct iovec *iov;

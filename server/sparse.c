@@ -73,8 +73,8 @@ put_chunk (struct builder *b, uint16_t type, struct run run)
 {
     bool data = type == NBD_REPLY_TYPE_OFFSET_DATA;
     size_t length = run.end - run.start;
-    uint16_t flags
-        = run.end == b->r->length ? NBD_REPLY_FLAG_DONE : 0; /* SR-12, -13 */
+    uint16_t flags =
+        run.end == b->r->length ? NBD_REPLY_FLAG_DONE : 0; /* SR-12, -13 */
 
     b->next = chunk_put_header (b->c, b->r, b->next, flags, type,
                                 data ? 8 + length : 12);
@@ -99,8 +99,7 @@ add_data (struct builder *b, struct run run)
         return; /* SR-20 */
     put_chunk (b, NBD_REPLY_TYPE_OFFSET_DATA, run);
     flush_headers (b);
-    reply_add_part (b->r, request_data (b->r) + run.start,
-                    run.end - run.start);
+    reply_add_part (b->r, request_data (b->r) + run.start, run.end - run.start);
 }
 
 /* Memory for the parts and headers of a reply with N holes: each has data
