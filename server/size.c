@@ -19,7 +19,7 @@ suffix_shift (char c)
 
     if (c == '\0')
         return 0;
-    if (c == 's')
+    if (c == 's' || c == 'S')
         return 9;
     at = strchr (suffixes, tolower ((unsigned char) c));
     return at ? 10 * (int) (at - suffixes) : -1;

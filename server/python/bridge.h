@@ -54,6 +54,9 @@ extern volatile bool interp_forked;
  * or get into the client's stream: sys.stdout becomes sys.stderr. */
 void interp_redirect_stdout (void);
 
+/* What the script has printed so far reaches the file, or the terminal. */
+void interp_flush_stdout (void);
+
 /* The bracket for the main thread's start-up functions. */
 static inline void
 cleanup_leave (const bool *held)
@@ -257,6 +260,7 @@ PyObject *module_disconnect (PyObject *self, PyObject *args);
 
 PyObject *module_debug (PyObject *self, PyObject *args);
 PyObject *module_error (PyObject *self, PyObject *args);
+PyObject *module_name (PyObject *self, PyObject *args);
 PyObject *module_timestamp (PyObject *self, PyObject *args);
 PyObject *module_debug_hexdump (PyObject *self, PyObject *args);
 PyObject *module_debug_hexdiff (PyObject *self, PyObject *args);

@@ -199,6 +199,7 @@ callback_run (enum callback cb)
     AUTO_REF PyObject *result = callback_call (cb, &(struct arguments) { 0 });
     if (!result) {
         exception_log (callback_name (cb));
+        interp_flush_stdout (); /* the server may end now, without more ado */
         return -1;
     }
     return 0;

@@ -201,6 +201,8 @@ interp_thread_end (void)
 int
 interp_before_fork (void)
 {
+    if (fork_prepared) /* this is the child of another fork already */
+        interp_after_fork ();
     interp_enter ();
     PyOS_BeforeFork ();
     fork_prepared = true;
@@ -220,16 +222,25 @@ interp_after_fork (void)
 }
 
 void
+interp_flush_stdout (void)
+{
+    PyObject *out = PySys_GetObject ("stdout"); /* borrowed */
+
+    if (!out || out == Py_None)
+        return;
+    Py_INCREF (out);
+    AUTO_REF PyObject *flushed = PyObject_CallMethod (out, "flush", NULL);
+    if (!flushed)
+        PyErr_Clear ();
+    Py_DECREF (out);
+}
+
+void
 interp_redirect_stdout (void)
 {
-    PyObject *out = PySys_GetObject ("stdout"); /* borrowed, like err */
-    PyObject *err = PySys_GetObject ("stderr");
+    PyObject *err = PySys_GetObject ("stderr"); /* borrowed */
 
-    if (out && out != Py_None) {
-        AUTO_REF PyObject *flushed = PyObject_CallMethod (out, "flush", NULL);
-        if (!flushed)
-            PyErr_Clear ();
-    }
+    interp_flush_stdout ();
     if (err && PySys_SetObject ("stdout", err) == -1)
         PyErr_Clear ();
 }

@@ -52,6 +52,8 @@ static PyMethodDef methods[] = {
       "export_name(): the export's name as the client gave it." },
     { "is_tls", module_is_tls, METH_NOARGS,
       "is_tls(): whether the client uses TLS." },
+    { "name", module_name, METH_NOARGS,
+      "name(): the server's name, as in its messages." },
     { "nanosleep", module_nanosleep, METH_VARARGS,
       "nanosleep(sec, nsec): sleep; raises when the server or the connection "
       "ends before." },

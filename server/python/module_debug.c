@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../cmdline.h"
 #include "../log.h"
 
 #define ROW 16U
@@ -42,6 +43,14 @@ module_error (PyObject *self, PyObject *args)
     free (call_state.text);
     call_state.text = text;
     Py_RETURN_NONE;
+}
+
+PyObject *
+module_name (PyObject *self, PyObject *unused)
+{
+    (void) self;
+    (void) unused;
+    return PyUnicode_DecodeFSDefault (program_name);
 }
 
 PyObject *

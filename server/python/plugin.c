@@ -59,6 +59,7 @@ config_parameter (const char *word)
             CB_CONFIG, &(struct arguments) { .key = key, .value = value });
     if (!result) {
         exception_log (callback_name (CB_CONFIG));
+        interp_flush_stdout ();
         return -1;
     }
     return 0;
@@ -98,8 +99,10 @@ python_config (int argc, char **argv)
         return -1;
     {
         SCOPED_GIL ();
-        if (script_load (script) == -1)
+        if (script_load (script) == -1) {
+            interp_flush_stdout ();
             return -1;
+        }
     }
     for (int i = 1; i < argc; i++) {
         if (config_parameter (argv[i]) == -1)
@@ -203,11 +206,7 @@ python_dump (void)
         return;
 
     SCOPED_GIL ();
-    PyObject *out = PySys_GetObject ("stdout"); /* borrowed */
-    AUTO_REF PyObject *flushed
-        = out ? PyObject_CallMethod (out, "flush", NULL) : NULL;
-    if (!flushed)
-        PyErr_Clear ();
+    interp_flush_stdout ();
 }
 
 static void
