@@ -237,7 +237,11 @@ open_now (struct negotiation *n, const char *asked)
 {
     const char *name = options_canonical_name (n, asked);
 
-    return name ? export_open (n->c, name, &n->c->export) : -1;
+    if (!name || export_open (n->c, name, &n->c->export) == -1)
+        return -1;
+    free (n->known);
+    n->known = strdup (asked); /* without memory it is asked about again */
+    return 0;
 }
 
 int
@@ -262,6 +266,8 @@ options_open_ahead (struct negotiation *n, const char *asked)
 
     if (n->ahead && strcmp (n->ahead, asked) == 0)
         return n->c->export.open ? 0 : -1;
+    if (n->known && strcmp (n->known, asked) == 0)
+        return 0;
     close_ahead (n);
     n->ahead = strdup (asked);
     if (!n->ahead) {
@@ -279,6 +285,8 @@ options_forget (struct negotiation *n)
     close_ahead (n);
     free (n->default_name);
     n->default_name = NULL;
+    free (n->known);
+    n->known = NULL;
     export_list_free (&n->list);
     n->listed = false;
     c->structured = c->extended = false;
@@ -307,6 +315,7 @@ negotiation_free (struct negotiation *n)
     free (n->default_name);
     export_list_free (&n->list);
     free (n->ahead);
+    free (n->known);
     /* Only GO has to know which export the contexts are for. */
     free (n->c->meta.export_name);
     n->c->meta.export_name = NULL;

@@ -36,6 +36,7 @@ struct negotiation {
     /* The export that a meta context option was about, opened (or refused)
      * ahead of the INFO or GO that follows.  NULL: none. */
     char *ahead;
+    char *known; /* the last one that could be opened, as the client calls it */
 };
 
 /* What an option leads to. */
@@ -53,8 +54,8 @@ int options_run (struct connection *c);
 /* Opens what a client calls ASKED into c->export.  -1: refused (logged). */
 int options_open (struct negotiation *n, const char *asked);
 
-/* The same, but leaves it to the next options_open of that name. -1 when that
- * one will fail. */
+/* The same, but leaves it to the next options_open of that name; where it is
+ * known to exist nothing is done.  -1 when that one will fail. */
 int options_open_ahead (struct negotiation *n, const char *asked);
 
 /* The name of the export that the client calls ASKED, which may be "".  NULL:
