@@ -196,6 +196,8 @@ parse_debug (const char *text)
         config.debug_datapath = n != 0;
     else if (strncmp (text, "nbdkit.backend.controlpath=", 27) == 0)
         config.debug_controlpath = n != 0;
+    else if (strncmp (text, "nbdkit.tls.log=", 15) == 0)
+        config.debug_tls = (int) n;
     else
         fprintf (stderr, "%s: warning: debug flag -D %.*s was not used\n",
                  program_name, (int) (equals - text), text);
@@ -383,14 +385,12 @@ cmdline_parse (int argc, char **argv)
     char shorts[2 * MAX_LONG_OPTIONS + 1];
     int value;
 
-    if (argc > 0 && argv[0] != NULL) {
-        const char *slash = strrchr (argv[0], '/');
-
-        if (strcmp (slash ? slash + 1 : argv[0], "nbdkit") == 0)
-            strcpy (program_name, "nbdkit");
-    }
-    log_set_name (program_name);
+    if (argc < 1)
+        log_fatal ("started without a program name");
+    if (strcmp (basename (argv[0]), "nbdkit") == 0)
+        strcpy (program_name, "nbdkit");
     argv[0] = program_name; /* in getopt's messages */
+    log_set_name (program_name);
     build_getopt (longs, shorts);
     while ((value = getopt_long (argc, argv, shorts, longs, NULL)) != -1) {
         if (!listening_option (value, optarg, &seen)

@@ -49,6 +49,7 @@ struct config {
 
     /* What -v shows: -D nbdkit.backend.controlpath and .datapath. */
     bool debug_controlpath, debug_datapath;
+    int debug_tls; /* -D nbdkit.tls.log=N, GnuTLS' level */
 
     /* The Python bridge. */
     enum python_buffer python_buffer;

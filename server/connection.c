@@ -142,11 +142,13 @@ serve (struct connection *c)
 {
     if (preconnect () == -1)
         return;
-    if (config.timeout)
-        c->intake.deadline = pace_now () / 1000000 + config.timeout * 1000;
+    c->intake.limited = config.timeout > 0;
+    c->intake.time_left = (int64_t) config.timeout * 1000;
+    stream_limit_sending (&c->stream, config.timeout * 1000);
     if (handshake (c) == -1)
         return;
-    c->intake.deadline = 0;
+    c->intake.limited = false;
+    stream_limit_sending (&c->stream, 0);
     workers_run (c);
     export_close (&c->export);
 }

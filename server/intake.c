@@ -26,13 +26,19 @@ intake_pending (const struct intake *in)
     return in->end - in->start;
 }
 
-/* Waits for bytes within the handshake's time limit. */
-static int
-wait_until_deadline (struct connection *c)
+int
+intake_wait (struct connection *c)
 {
-    int64_t left = c->intake.deadline - pace_now () / 1000000;
-    int r = stream_wait (&c->stream, left > 0 ? (int) left : 0);
+    struct intake *in = &c->intake;
+    int64_t before = pace_now ();
+    int r;
 
+    if (!in->limited)
+        return 0;
+    r = stream_wait (&c->stream, (int) in->time_left);
+    in->time_left -= (pace_now () - before) / 1000000;
+    if (in->time_left < 0)
+        in->time_left = 0;
     if (r == 0) {
         log_client_error ("the client did not finish its handshake within %u "
                           "seconds (--timeout)",
@@ -48,7 +54,7 @@ receive (struct connection *c, void *dst, size_t len)
 {
     ssize_t n;
 
-    if (c->intake.deadline && wait_until_deadline (c) == -1)
+    if (intake_wait (c) == -1)
         return -1;
     n = stream_recv (&c->stream, dst, len);
     if (n > 0) {

@@ -29,8 +29,14 @@ struct intake {
     uint8_t *buf; /* allocated when first needed */
     size_t start, end;
     unsigned headers_only; /* so many requests more without read-ahead */
-    int64_t deadline;      /* CLOCK_MONOTONIC ms for the handshake; 0: none */
+    /* The handshake's time limit runs only while the client is waited for, not
+     * while the plugin works. */
+    bool limited;
+    int64_t time_left; /* ms */
 };
+
+/* Waits for bytes within that limit.  -1: time is up (logged), or an error. */
+int intake_wait (struct connection *c);
 
 /* Exactly LEN bytes to DST, or to nowhere.  -1: the stream ended (EOF inside
  * what was asked for is an error like any other), failed, or timed out. */

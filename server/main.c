@@ -202,6 +202,7 @@ detach (void)
     if (config.run)
         fork_for_command ();
     process_change_user ();
+    tls_check_access ();
     if (!config.foreground) {
         before_fork ();
         daemon_start ();
@@ -271,8 +272,7 @@ serve (const struct cmdline *cmd)
 {
     if (config.single)
         process_detach_stream (&stream_in, &stream_out);
-    if (tls_setup () == -1)
-        exit (EXIT_FAILURE);
+    tls_setup ();
     prepare_backend (cmd);
     pidfile_prepare ();
     quit_catch_signals (0);

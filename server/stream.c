@@ -6,10 +6,16 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
+
+#include "tls.h"
 
 /* What one system call takes. */
 #define MAX_IOV 1024U
+
+/* How often drop_received looks. */
+#define MAX_DROPPED 256U
 
 static bool
 is_socket (int fd)
@@ -36,7 +42,7 @@ stream_init (struct stream *s, int in, int out)
     s->out = out;
     s->tls = NULL;
     s->socket = is_socket (in) && is_socket (out);
-    s->stop_in = s->stop_out = -1;
+    s->stop_in = s->stop_out = s->send_limit = -1;
     if (s->socket)
         return 0;
     s->stop_in = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -66,7 +72,7 @@ wait_ready (int fd, short events, int stop, int timeout_ms)
 }
 
 int
-stream_wait (struct stream *s, int timeout_ms)
+stream_wait_plain (struct stream *s, int timeout_ms)
 {
     int r = wait_ready (s->in, POLLIN, s->stop_in, timeout_ms);
 
@@ -82,7 +88,7 @@ recv_pipe (struct stream *s, void *buf, size_t len)
 }
 
 ssize_t
-stream_recv (struct stream *s, void *buf, size_t len)
+stream_recv_plain (struct stream *s, void *buf, size_t len)
 {
     ssize_t r;
 
@@ -98,8 +104,12 @@ send_pipe (struct stream *s, const struct iovec *iov)
 {
     size_t len = iov->iov_len < PIPE_BUF ? iov->iov_len : PIPE_BUF;
 
-    if (wait_ready (s->out, POLLOUT, s->stop_out, -1) == -1)
+    int r = wait_ready (s->out, POLLOUT, s->stop_out, s->send_limit);
+
+    if (r != 1) {
+        errno = r == 0 ? EAGAIN : errno;
         return -1;
+    }
     return write (s->out, iov->iov_base, len);
 }
 
@@ -116,7 +126,7 @@ send_socket (struct stream *s, struct iovec *iov, size_t n, bool more)
 }
 
 int
-stream_send (struct stream *s, struct iovec *iov, size_t n, bool more)
+stream_send_plain (struct stream *s, struct iovec *iov, size_t n, bool more)
 {
     while (n > 0) {
         ssize_t r;
@@ -144,6 +154,46 @@ stream_send (struct stream *s, struct iovec *iov, size_t n, bool more)
     return 0;
 }
 
+/* -------- Plain or TLS. -------- */
+
+int
+stream_wait (struct stream *s, int timeout_ms)
+{
+    if (s->tls != NULL)
+        return tls_wait (s, timeout_ms);
+    return stream_wait_plain (s, timeout_ms);
+}
+
+ssize_t
+stream_recv (struct stream *s, void *buf, size_t len)
+{
+    if (s->tls != NULL)
+        return tls_recv (s, buf, len);
+    return stream_recv_plain (s, buf, len);
+}
+
+int
+stream_send (struct stream *s, struct iovec *iov, size_t n, bool more)
+{
+    if (s->tls != NULL)
+        return tls_send (s, iov, n, more);
+    return stream_send_plain (s, iov, n, more);
+}
+
+/* -------- Limits and ends. -------- */
+
+void
+stream_limit_sending (struct stream *s, unsigned ms)
+{
+    struct timeval tv = { .tv_sec = (time_t) (ms / 1000),
+                          .tv_usec = (suseconds_t) (ms % 1000) * 1000 };
+
+    if (s->socket)
+        setsockopt (s->out, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof tv);
+    else
+        s->send_limit = ms > 0 ? (int) ms : -1;
+}
+
 void
 stream_stop_receiving (struct stream *s)
 {
@@ -165,9 +215,27 @@ stream_abort (struct stream *s)
     }
 }
 
+/* What the client has sent and nobody will read makes close a reset, which
+ * the client may take for a failure of what came before. */
+static void
+drop_received (struct stream *s)
+{
+    char dropped[4096];
+    ssize_t r;
+    unsigned n = 0;
+
+    do
+        r = recv (s->in, dropped, sizeof dropped, MSG_DONTWAIT);
+    while (r > 0 && ++n < MAX_DROPPED);
+}
+
 void
 stream_close (struct stream *s)
 {
+    if (s->tls != NULL)
+        tls_close (s);
+    if (s->socket)
+        drop_received (s);
     close_stops (s);
     if (s->out != s->in)
         close (s->out);

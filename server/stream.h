@@ -22,6 +22,7 @@ struct stream {
     /* For pipes, which know no shutdown: readable when no more is to be
      * received, and sent.  -1 for sockets. */
     int stop_in, stop_out;
+    int send_limit; /* ms, for pipes; -1: none */
 };
 
 /* Takes over the descriptors, which stay the caller's after -1 (errno set). */
@@ -39,6 +40,9 @@ ssize_t stream_recv (struct stream *s, void *buf, size_t len);
  * MORE: further bytes follow at once.  -1 on error, with errno set. */
 int stream_send (struct stream *s, struct iovec *iov, size_t n, bool more);
 
+/* Sending gives up when it makes no headway for MS (0: never). */
+void stream_limit_sending (struct stream *s, unsigned ms);
+
 /* Makes a thread that waits in stream_recv return as at the end of the stream;
  * bytes that have already arrived may still be received. */
 void stream_stop_receiving (struct stream *s);
@@ -48,5 +52,11 @@ void stream_abort (struct stream *s);
 
 /* Ends TLS properly (close_notify) where there is TLS, and closes. */
 void stream_close (struct stream *s);
+
+/* For TLS: the same below it. */
+int stream_wait_plain (struct stream *s, int timeout_ms);
+ssize_t stream_recv_plain (struct stream *s, void *buf, size_t len);
+int stream_send_plain (struct stream *s, struct iovec *iov, size_t n,
+                       bool more);
 
 #endif

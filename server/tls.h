@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -18,9 +19,13 @@ struct stream;
 #define TLS_ROOT_DIRECTORY "/etc/pki/nbdkit"
 
 /* Loads what the command line names, at start-up, and settles config.tls: on
- * becomes off when there are no credentials.  -1 (logged): they are unusable,
- * or missing though asked for. */
-int tls_setup (void);
+ * becomes off when there are no credentials.  Ends the process with status 1
+ * when they are unusable, or missing though asked for. */
+void tls_setup (void);
+
+/* After -u took effect: what is read again for each client must be readable.
+ * Ends the process with status 1 if it is not. */
+void tls_check_access (void);
 
 /* After STARTTLS was acknowledged: the handshake, within the handshake's time
  * limit.  0: all further bytes of the stream are TLS's.  -1 (logged): the
@@ -33,10 +38,12 @@ int tls_server_handshake (struct connection *c);
 char *tls_peer_dn (const struct stream *s);
 char *tls_peer_issuer_dn (const struct stream *s);
 
-/* For stream.c alone. */
+/* For stream.c alone; as its functions of the same names. */
 int tls_wait (struct stream *s, int timeout_ms);
 ssize_t tls_recv (struct stream *s, void *buf, size_t len);
 int tls_send (struct stream *s, struct iovec *iov, size_t n, bool more);
+
+/* Tells the peer (close_notify), and frees the session. */
 void tls_close (struct stream *s);
 
 #endif
