@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One run of one case: its evidence, and the judgement."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .case import Case
+from .ledger import sentence
+from .targets.base import CannotDo
+from .transcript import Transcript
+from .verdict import Breach, Finding, Level, NotApplicable, Outcome, Verdict
+
+
+class CaseRun:
+    def __init__(self, case: Case, variant: str) -> None:
+        self.case = case
+        self.variant = variant
+        self.transcript = Transcript()
+        self.findings: list[Finding] = []
+        self.breach: BaseException | None = None
+        self.words = ""
+        self.broken = ""
+        self.not_applicable = ""
+
+    def ended(self, error: BaseException, words: str) -> None:
+        """The case ended by an exception; words: how pytest tells it."""
+        if isinstance(error, (NotApplicable, CannotDo)):
+            self.not_applicable = str(error)
+        elif isinstance(error, (AssertionError, OSError)) or _from_libnbd(error):
+            # What the server did first counts, not what followed from it.
+            if self.breach is None:
+                self.breach, self.words = error, words
+        else:
+            self.broken = words
+
+    def trouble(self, text: str) -> None:
+        """A crash, a hang or a leak: fails the case, whatever its level."""
+        self.findings.append(Finding(Level.MUST, text))
+
+    # The judgement
+
+    def outcome(self, seconds: float) -> Outcome:
+        verdict, message = self._judge()
+        return Outcome(
+            case=self.case.id,
+            variant=self.variant,
+            section=self.case.section,
+            requirements=list(self.case.req),
+            level=self.case.level.value,
+            verdict=verdict,
+            message=message,
+            seconds=seconds,
+        )
+
+    def _judge(self) -> tuple[Verdict, str]:
+        if self.broken:
+            return Verdict.FAIL, f"the case itself broke: {self.broken}"
+        found = [self._told(finding) for finding in self.findings]
+        verdict = Verdict.PASS
+        if self.breach is not None:
+            level = getattr(self.breach, "level", None) or self.case.level
+            verdict = level.verdict
+            found.insert(0, self._breach_words())
+        elif self.not_applicable and not found:
+            return Verdict.NA, self.not_applicable
+        for finding in self.findings:
+            verdict = max(verdict, finding.verdict, key=lambda v: v.weight)
+        return verdict, "\n".join(found)
+
+    def _breach_words(self) -> str:
+        breach = self.breach
+        lines = [f"sent: {self.transcript.last_sent()}"]
+        rows = list(self.case.req)
+        if isinstance(breach, Breach):
+            lines += [f"expected: {breach.expected}", f"came: {breach.came}"]
+            if breach.row:
+                rows = [breach.row]
+        else:
+            lines.append(self.words)
+        return "\n".join(lines + [sentence(row) for row in rows[:3]])
+
+    def _told(self, finding: Finding) -> str:
+        row = f"\n{sentence(finding.row)}" if finding.row else ""
+        return finding.text + row
+
+    # The replay file
+
+    def write_replay(self, directory: Path, outcome: Outcome, head: dict) -> None:
+        name = re.sub(r"[^\w.=-]+", "_", outcome.name).strip("_")
+        path = directory / f"{name}.jsonl"
+        head = {
+            "case": outcome.case,
+            "variant": outcome.variant,
+            **head,
+            "requirements": outcome.requirements,
+            "verdict": outcome.verdict.value,
+            "message": outcome.message,
+        }
+        self.transcript.write(path, head)
+        outcome.replay = str(path)
+
+
+def _from_libnbd(error: BaseException) -> bool:
+    """nbd.Error, without importing nbd: the raw cases work where it is missing."""
+    kind = type(error)
+    return kind.__module__ == "nbd" and kind.__name__ == "Error"

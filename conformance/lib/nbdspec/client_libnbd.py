@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The second client: libnbd, which says what real users say."""
+
+from __future__ import annotations
+
+from . import nbd as proto
+from .client import Client, Extents, Refused
+from .targets.base import Server
+from .transcript import Transcript
+from .verdict import Finding, NotApplicable
+
+try:
+    import nbd as libnbd
+except ImportError:
+    libnbd = None  # the raw wire does without
+
+
+def available() -> bool:
+    return libnbd is not None
+
+
+def handle(server: Server, contexts: tuple[str, ...] = ()):
+    """A libnbd handle, not connected, that lets bad requests through."""
+    if libnbd is None:
+        raise NotApplicable("libnbd's Python module is not installed")
+    h = libnbd.NBD()
+    h.set_strict_mode(0)
+    h.set_export_name(server.export)
+    for context in contexts:
+        h.add_meta_context(context)
+    return h
+
+
+def connect(h, server: Server) -> None:
+    if server.unix is not None:
+        h.connect_unix(str(server.unix))
+    else:
+        assert server.tcp is not None
+        h.connect_tcp(server.tcp[0], str(server.tcp[1]))
+
+
+class LibnbdClient(Client):
+    name = "libnbd"
+
+    def __init__(
+        self,
+        server: Server,
+        transcript: Transcript,
+        findings: list[Finding],
+        contexts: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(findings)
+        self.h = handle(server, contexts)
+        self._transcript = transcript
+        self._conn = transcript.connection()
+        self._note(f"libnbd connects to {server.uri}")
+        connect(self.h, server)
+        self.size = self.h.get_size()
+        self.flags = self._flags()
+        sizes = (
+            self.h.get_block_size(libnbd.SIZE_MINIMUM),
+            self.h.get_block_size(libnbd.SIZE_MAXIMUM),
+        )
+        self.minimum = sizes[0] or 1
+        self.maximum = sizes[1] or proto.DEFAULT_MAXIMUM
+
+    def _note(self, words: str) -> None:
+        self._transcript.sent(self._conn, b"", words)
+
+    def _flags(self) -> int:
+        """Transmission flags, put together from what libnbd tells of them."""
+        h = self.h
+        asked = {
+            proto.READ_ONLY: h.is_read_only,
+            proto.SEND_FLUSH: h.can_flush,
+            proto.SEND_FUA: h.can_fua,
+            proto.ROTATIONAL: h.is_rotational,
+            proto.SEND_TRIM: h.can_trim,
+            proto.SEND_WRITE_ZEROES: h.can_zero,
+            proto.SEND_DF: h.can_df,
+            proto.CAN_MULTI_CONN: h.can_multi_conn,
+            proto.SEND_CACHE: h.can_cache,
+            proto.SEND_FAST_ZERO: h.can_fast_zero,
+        }
+        return proto.HAS_FLAGS | sum(flag for flag, ask in asked.items() if ask())
+
+    def _run(self, words: str, function, *args):
+        self._note(words)
+        try:
+            return function(*args)
+        except libnbd.Error as error:
+            if error.errnum is None or self.h.aio_is_dead():
+                raise
+            raise Refused(words, error.errnum) from None
+
+    def pread(self, length: int, offset: int, flags: int = 0) -> bytes:
+        words = f"h.pread({length}, {offset}, {flags})"
+        return bytes(self._run(words, self.h.pread, length, offset, flags))
+
+    def pwrite(self, data: bytes, offset: int, flags: int = 0) -> None:
+        words = f"h.pwrite({len(data)} bytes, {offset}, {flags})"
+        self._run(words, self.h.pwrite, data, offset, flags)
+
+    def flush(self) -> None:
+        self._run("h.flush()", self.h.flush)
+
+    def trim(self, length: int, offset: int, flags: int = 0) -> None:
+        self._run(f"h.trim({length}, {offset})", self.h.trim, length, offset, flags)
+
+    def zero(self, length: int, offset: int, flags: int = 0) -> None:
+        self._run(f"h.zero({length}, {offset})", self.h.zero, length, offset, flags)
+
+    def cache(self, length: int, offset: int, flags: int = 0) -> None:
+        self._run(f"h.cache({length}, {offset})", self.h.cache, length, offset, flags)
+
+    def block_status(self, length: int, offset: int, flags: int = 0) -> Extents:
+        found: Extents = {}
+
+        def extent(context: str, _offset: int, flat: list[int], _error: int) -> None:
+            found[context] = list(zip(flat[::2], flat[1::2]))
+
+        words = f"h.block_status({length}, {offset}, {flags})"
+        self._run(words, self.h.block_status, length, offset, extent, flags)
+        return found
+
+    def close(self) -> None:
+        if self.h.aio_is_ready():
+            self.h.shutdown()

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a case wants its server to be started."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+DEFAULT_SIZE = 64 * MIB
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to run a server, in words that every target translates into its options.
+
+    A target that has no such way says so, and the case is N/A. Cases with equal modes
+    share one server, unless the mode is ``private``.
+    """
+
+    size: int = DEFAULT_SIZE
+    readonly: bool = False
+    #: what the export holds: "any", "zero", "pattern" (each 8 bytes hold their own
+    #: offset, big-endian), "sparse" (data at each even MiB, holes between)
+    content: str = "any"
+    #: names of the exports; the first one is the default as well
+    exports: tuple[str, ...] = ()
+    #: "", "x509", "psk": what TLS the server offers
+    tls: str = ""
+    #: with TLS: "optional" or "required"
+    tls_mode: str = "optional"
+    #: commands that the back end answers with an error: "read", "write", ...
+    fail: tuple[str, ...] = ()
+    #: seconds that the back end takes for a command
+    delay: float = 0.0
+    #: no structured replies on offer
+    simple: bool = False
+    #: "unix" or "tcp"
+    transport: str = "unix"
+    #: a server that no other case uses
+    private: bool = False
+    #: more words for one target, where a case is about that target alone
+    args: tuple[str, ...] = ()
+
+    def but(self, **changes: object) -> "Mode":
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    @property
+    def default(self) -> bool:
+        """True when any running server will do."""
+        return self == Mode()
+
+    def to_json(self) -> dict[str, object]:
+        """Only what differs from the plain mode."""
+        plain = asdict(Mode())
+        return {k: v for k, v in asdict(self).items() if v != plain[k]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, object]) -> "Mode":
+        known = {field.name for field in fields(cls)}
+        values = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in data.items()
+            if key in known
+        }
+        return cls(**values)  # type: ignore[arg-type]
+
+    def describe(self) -> str:
+        words = []
+        if self.size != DEFAULT_SIZE:
+            words.append(f"size {self.size}")
+        if self.readonly:
+            words.append("read-only")
+        if self.content != "any":
+            words.append(f"content {self.content}")
+        if self.exports:
+            words.append("exports " + ", ".join(self.exports))
+        if self.tls:
+            words.append(f"TLS {self.tls} {self.tls_mode}")
+        if self.fail:
+            words.append("failing " + ", ".join(self.fail))
+        if self.delay:
+            words.append(f"delay {self.delay:g} s")
+        if self.simple:
+            words.append("simple replies only")
+        if self.transport != "unix":
+            words.append(self.transport)
+        return ", ".join(words) or "plain"

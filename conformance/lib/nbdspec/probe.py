@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Asks a server what it can do."""
+
+from __future__ import annotations
+
+from . import nbd
+from .profile import Profile
+from .targets.base import Server
+from .transcript import Transcript
+from .verdict import Breach, Finding
+from .wire import Wire
+
+
+def open_wire(
+    server: Server, transcript: Transcript | None = None, findings=None
+) -> Wire:
+    """A connection on which nothing was said yet."""
+    notes: list[Finding] = [] if findings is None else findings
+    conn = server.connect(transcript or Transcript())
+    return Wire(conn, notes, server.export)
+
+
+def probe(server: Server) -> Profile:
+    """The profile. What a server refuses or gets wrong, it does not have.
+
+    Each question is asked on its own connection: a server that falls over one still
+    answers the others.
+    """
+    profile = Profile()
+    _ask(server, profile, _greeting)
+    _ask(server, profile, _list)
+    _ask(server, profile, _info)
+    if not profile.info:
+        _ask(server, profile, _export_name)
+    _ask(server, profile, _structured)
+    _ask(server, profile, _starttls)
+    return profile
+
+
+def _ask(server: Server, profile: Profile, question) -> None:
+    wire = open_wire(server)
+    try:
+        question(wire, profile)
+    except Breach:
+        return
+    finally:
+        wire.conn.close()
+
+
+def _greeting(wire: Wire, profile: Profile) -> None:
+    with wire.conn.timed():
+        profile.handshake_flags = wire.greeting()
+
+
+def _list(wire: Wire, profile: Profile) -> None:
+    wire.greet()
+    profile.exports = [name for name, _ in wire.list()]
+    profile.list = True
+
+
+def _info(wire: Wire, profile: Profile) -> None:
+    wire.greet()
+    export = wire.info(None, [nbd.INFO_BLOCK_SIZE])
+    profile.info = True
+    profile.size, profile.flags = export.size, export.flags
+    if export.block_size:
+        profile.block_size = True
+        profile.minimum, profile.preferred, profile.maximum = export.block_size
+
+
+def _export_name(wire: Wire, profile: Profile) -> None:
+    wire.greet()
+    zeroes = not wire.handshake_flags & nbd.NO_ZEROES
+    export = wire.export_name(zeroes=zeroes)
+    profile.size, profile.flags = export.size, export.flags
+
+
+def _structured(wire: Wire, profile: Profile) -> None:
+    """Flags such as SEND_DF show up only after structured replies (TF-10)."""
+    wire.greet()
+    profile.structured = wire.negotiate_structured()
+    if profile.structured:
+        profile.flags = wire.info().flags
+        profile.contexts = wire.list_meta()
+
+
+def _starttls(wire: Wire, profile: Profile) -> None:
+    wire.greet()
+    wire.option(nbd.STARTTLS)
+    if wire.final(nbd.STARTTLS)[1].type == nbd.ACK:
+        profile.tls = "offered"

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one process of a run holds: the target, its servers, the judgement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .caserun import CaseRun
+from .errors import KitError
+from .options import RunOptions
+from .pool import Lease, Pool
+from .targets import make
+from .verdict import Outcome, Verdict
+
+
+class State:
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+        self._pool: Pool | None = None
+        self._version: str | None = None
+        #: set when going on makes no sense
+        self.cannot_run = ""
+
+    @property
+    def pool(self) -> Pool:
+        """Made on first use: collecting cases needs no server."""
+        if self.cannot_run:
+            raise KitError(self.cannot_run)
+        if self._pool is None:
+            self._pool = Pool(make(self.options.target))
+        return self._pool
+
+    @property
+    def version(self) -> str:
+        if self._version is None:
+            self._version = self.pool.target.version()
+        return self._version
+
+    def unusable(self, why: str) -> None:
+        """The kit cannot go on: what is left is not even tried."""
+        self.cannot_run = self.cannot_run or why
+
+    def judge(self, run: CaseRun, seconds: float) -> Outcome:
+        outcome = run.outcome(seconds)
+        record = self.options.record
+        wanted = outcome.verdict in (Verdict.FAIL, Verdict.WARN)
+        if self.options.replay_dir and (record == "all" or wanted):
+            if record != "none" and run.transcript.steps:
+                head = {
+                    "target": self.options.target.target,
+                    "version": self.version,
+                    "seed": self.options.seed,
+                    "mode": run.case.mode.to_json(),
+                }
+                run.write_replay(Path(self.options.replay_dir), outcome, head)
+        return outcome
+
+    def check_health(self, run: CaseRun, lease: Lease) -> None:
+        """After a case: does its server still run, and serve?"""
+        server = lease.server
+        process = server.process
+        if process is not None and process.status is not None:
+            run.trouble(process.end_in_words())
+            self.pool.drop(lease)
+            return
+        if run.breach is not None and process is not None:
+            # Whatever it got into, the next case is not to suffer from it.
+            self.pool.drop(lease)
+        elif server.mode.private:
+            trouble = server.stop()
+            if trouble:
+                run.trouble(trouble)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""nbdkit: memory by default, its error and delay filters for back ends in trouble."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from .. import HOME
+from ..mode import Mode
+from ..process import Process, scratch
+from .base import CannotDo, Options, Server, Target, fill, free_port, program
+
+_ERROR_WORD = {
+    "read": "error-pread-rate",
+    "write": "error-pwrite-rate",
+    "trim": "error-trim-rate",
+    "zero": "error-zero-rate",
+    "extents": "error-extents-rate",
+    "cache": "error-cache-rate",
+}
+
+
+class NbdkitTarget(Target):
+    """Both hosts of Python plugins take nbdkit's command line."""
+
+    name = "nbdkit"
+    backends = ("memory", "null", "file", "python")
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.program = program("nbdkit", "NBDKIT")
+
+    def version(self) -> str:
+        out = subprocess.run(
+            [self.program, "--version"], capture_output=True, text=True, check=False
+        )
+        return out.stdout.split()[1] if len(out.stdout.split()) > 1 else "?"
+
+    def start(self, mode: Mode) -> Server:
+        if mode.tls:
+            raise CannotDo("the kit starts nbdkit without TLS")
+        directory = scratch()
+        plugin = self.plugin(mode, directory)
+        return self.run(mode, directory, self.filters(mode), plugin)
+
+    # The parts of the command line
+
+    def plugin(self, mode: Mode, directory: Path) -> list[str]:
+        """The plugin and its parameters."""
+        if len(mode.exports) > 1:
+            return self.several(mode, directory)
+        backend = self.backend or "memory"
+        if backend == "null":
+            if mode.content not in ("any", "zero"):
+                raise CannotDo("the null back end has no content")
+            return ["null", f"size={mode.size}"]
+        if backend == "python":
+            script = HOME.parent / "pyplugins" / "memory.py"
+            return ["python", str(script), f"size={mode.size}"]
+        if mode.content in ("pattern", "sparse"):
+            image = directory / "image"
+            fill(image, mode)
+            return ["file", str(image)]
+        if backend == "file":
+            image = directory / "image"
+            fill(image, mode)
+            return ["file", str(image)]
+        return ["memory", str(mode.size)]
+
+    def several(self, mode: Mode, directory: Path) -> list[str]:
+        exports = directory / "exports"
+        exports.mkdir()
+        for name in mode.exports:
+            fill(exports / name, mode)
+        return ["file", f"dir={exports}"]
+
+    def filters(self, mode: Mode) -> tuple[list[str], list[str]]:
+        """Filters, and the parameters that they take."""
+        names: list[str] = []
+        words: list[str] = []
+        if mode.fail:
+            names.append("--filter=error")
+            for command in mode.fail:
+                word = _ERROR_WORD.get(command)
+                if word is None:
+                    raise CannotDo(f"nbdkit has no filter that fails {command}")
+                words.append(f"{word}=100%")
+        if mode.delay:
+            names.append("--filter=delay")
+            words += [f"rdelay={mode.delay}", f"wdelay={mode.delay}"]
+        return names, words
+
+    def run(
+        self,
+        mode: Mode,
+        directory: Path,
+        filters: tuple[list[str], list[str]],
+        plugin: list[str],
+        *,
+        options: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
+    ) -> Server:
+        """Starts it and waits until it listens."""
+        argv = [self.program, "-f", "-v", *options, *self.more_options(mode)]
+        unix, tcp = None, None
+        if mode.transport == "tcp":
+            tcp = ("127.0.0.1", free_port())
+            argv += ["-i", tcp[0], "-p", str(tcp[1])]
+        else:
+            unix = directory / "s"
+            argv += ["-U", str(unix)]
+        if mode.readonly:
+            argv.append("-r")
+        if mode.simple:
+            argv.append("--no-sr")
+        if len(mode.exports) == 1:
+            argv += ["-e", mode.exports[0]]
+        argv += [*filters[0], *mode.args, *plugin, *filters[1]]
+        process = Process(argv, directory, env=env)
+        server = Server(mode, process, unix=unix, tcp=tcp)
+        if mode.exports:
+            server.export = mode.exports[0]
+        process.wait_until(server.listens, "connection")
+        if plugin[0] == "file" and not plugin[1].startswith("dir="):
+            server.image = Path(plugin[1])
+        return server
+
+    def more_options(self, mode: Mode) -> list[str]:
+        return [*self.options.args]

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The bundled server. It takes nbdkit's command line and has its own back ends."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from .. import HOME
+from ..mode import Mode
+from ..process import scratch
+from .base import CannotDo, NotInstalled, Options, Server, Target, fill, program
+from .nbdkit import NbdkitTarget
+
+
+class NbdspecdTarget(NbdkitTarget):
+    name = "nbdspecd"
+    backends = ("memory", "null", "python")
+
+    def __init__(self, options: Options) -> None:
+        Target.__init__(self, options)
+        self.program = _find()
+
+    def version(self) -> str:
+        out = subprocess.run(
+            [self.program, "--version"], capture_output=True, text=True, check=False
+        )
+        return out.stdout.split()[-1] if out.stdout.split() else "?"
+
+    def start(self, mode: Mode) -> Server:
+        if mode.tls:
+            raise CannotDo("the kit starts nbdspecd without TLS")
+        directory = scratch()
+        plugin = self.plugin(mode, directory)
+        return self.run(mode, directory, ([], []), plugin)
+
+    def plugin(self, mode: Mode, directory: Path) -> list[str]:
+        """Content, several exports and failures come from a plugin of the kit."""
+        special = mode.fail or mode.delay or mode.content in ("pattern", "sparse")
+        backend = self.backend or "memory"
+        if special or len(mode.exports) > 1:
+            return self.special(mode, directory)
+        if backend == "python":
+            script = HOME.parent / "pyplugins" / "memory.py"
+            return ["python", str(script), f"size={mode.size}"]
+        if backend == "null" and mode.content not in ("any", "zero"):
+            raise CannotDo("the null back end has no content")
+        return [backend, str(mode.size)]
+
+    def special(self, mode: Mode, directory: Path) -> list[str]:
+        script = HOME / "plugins" / "modes.py"
+        words = [f"size={mode.size}"]
+        if mode.content in ("pattern", "sparse"):
+            image = directory / "image"
+            fill(image, mode)
+            words.append(f"image={image}")
+        if mode.fail:
+            words.append("fail=" + ",".join(mode.fail))
+        if mode.delay:
+            words.append(f"delay={mode.delay}")
+        if len(mode.exports) > 1:
+            words.append("exports=" + ",".join(mode.exports))
+        return ["python", str(script), *words]
+
+
+def _find() -> str:
+    """NBDSPECD, or what `make` built, or what is installed."""
+    try:
+        return program("nbdspecd", "NBDSPECD")
+    except NotInstalled:
+        built = HOME.parent / "build" / "nbdspecd"
+        if built.exists():
+            return str(built)
+        raise

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The transmission phase on the raw wire."""
+
+from __future__ import annotations
+
+import struct
+from typing import Mapping
+
+from . import nbd
+from .chunks import Assembler, Chunk, Reply, Request, check_error
+from .conn import Conn
+from .handshake import Handshake
+from .payloads import request as request_bytes
+from .verdict import Breach, Finding, Level
+
+#: No chunk of a server that has 64 MiB as its longest request can be longer.
+_SANE = (64 << 20) + 4096
+_FIRST_COOKIE = 0xC00C1E0000000001
+
+
+class Transmission(Handshake):
+    """Requests out, replies in, in whatever order they come."""
+
+    def __init__(self, conn: Conn, findings: list[Finding], name: str = "") -> None:
+        super().__init__(conn, findings, name)
+        self.pending: dict[int, Request] = {}
+        self._building: dict[int, Assembler] = {}
+        self._finished: dict[int, Reply] = {}
+        self._next_cookie = _FIRST_COOKIE
+
+    # Requests
+
+    def request(
+        self,
+        command: int,
+        offset: int = 0,
+        length: int = 0,
+        *,
+        flags: int = 0,
+        data: bytes = b"",
+        cookie: int | None = None,
+        magic: int = nbd.REQUEST_MAGIC,
+    ) -> int:
+        """Sends a request, and returns its cookie. A WRITE's length is its data's."""
+        if command == nbd.WRITE and not length:
+            length = len(data)
+        if cookie is None:
+            cookie = self._next_cookie
+            self._next_cookie += 1
+        asked = Request(command, offset, length, flags, cookie)
+        head = request_bytes(
+            command, offset, length, flags=flags, cookie=cookie, magic=magic
+        )
+        words = str(asked)
+        if magic != nbd.REQUEST_MAGIC:
+            words += f", magic {magic:#x}"
+        if data:
+            words += f", {len(data)} bytes of payload"
+        if command != nbd.DISC:
+            self.pending[cookie] = asked
+        self.conn.send(head + data, words)
+        return cookie
+
+    # Replies
+
+    def wait(self, cookie: int) -> Reply:
+        """The reply to one request; those that overtake it are kept for later."""
+        if cookie not in self._finished and cookie not in self.pending:
+            raise KeyError(f"cookie {cookie:#x} was never sent")
+        while cookie not in self._finished:
+            self._take(f"the reply to {self.pending[cookie]}")
+        return self._finished.pop(cookie)
+
+    def wait_any(self) -> Reply:
+        """The next reply to be complete."""
+        while not self._finished:
+            self._take("a reply")
+        return self._finished.pop(next(iter(self._finished)))
+
+    def _take(self, expected: str) -> None:
+        """Reads one reply or chunk."""
+        (magic,) = struct.unpack(">I", self.conn.read(4, expected))
+        if magic == nbd.SIMPLE_MAGIC:
+            self._simple(expected)
+        elif magic == nbd.CHUNK_MAGIC:
+            self._chunk(expected)
+        else:
+            self.conn.done("no reply", "bytes")
+            row = "MAGIC-01" if magic in nbd.RESERVED_MAGICS else "TX-10"
+            raise Breach(expected, f"magic {magic:#010x}", row=row)
+
+    def _simple(self, expected: str) -> None:
+        error, cookie = struct.unpack(">IQ", self.conn.read(12, expected))
+        asked = self._asked(cookie, expected)
+        reply = Reply(asked, simple=True, error=error)
+        if error == 0 and asked.command == nbd.READ and not self.structured:
+            reply.data = bytearray(self.conn.read(asked.length, expected))
+        self.conn.done(f"{reply} to {asked}", "reply")
+        if self.structured and asked.command == nbd.READ:
+            raise Breach(f"chunks for {asked}", str(reply), row="SR-03")
+        if asked.command == nbd.BLOCK_STATUS and not error:
+            raise Breach(f"chunks for {asked}", str(reply), row="META-04")
+        if error:
+            check_error(error)
+        self._finish(reply)
+
+    def _chunk(self, expected: str) -> None:
+        head = self.conn.read(16, expected)
+        flags, kind, cookie, length = struct.unpack(">HHQI", head)
+        if length > _SANE:
+            self.conn.done("chunk of absurd length", "bytes")
+            raise Breach(expected, f"a chunk of {length} bytes", row="SR-18")
+        payload = self.conn.read(length, expected) if length else b""
+        chunk = Chunk(flags, kind, cookie, payload)
+        self.conn.done(str(chunk), "chunk")
+        if not self.structured:
+            raise Breach("simple replies only", str(chunk), row="SR-01")
+        asked = self._asked(cookie, expected)
+        building = self._building.get(cookie)
+        if building is None:
+            building = self._building[cookie] = Assembler(asked, self.contexts)
+        if building.add(chunk):
+            del self._building[cookie]
+            for found in building.findings:
+                self.finding(found.level, found.text, found.row)
+            self._finish(building.reply)
+
+    def _asked(self, cookie: int, expected: str) -> Request:
+        if cookie not in self.pending:
+            self.conn.done("reply with an unknown cookie", "bytes")
+            raise Breach(
+                expected,
+                f"a reply to cookie {cookie:#x}, which waits for none",
+                row="TX-04",
+            )
+        return self.pending[cookie]
+
+    def _finish(self, reply: Reply) -> None:
+        del self.pending[reply.request.cookie]
+        self._finished[reply.request.cookie] = reply
+
+    # Expectations
+
+    def expect_ok(self, cookie: int, *, row: str | None = None) -> Reply:
+        asked = self._expected(cookie)
+        what = f"success for {asked}"
+        self.conn.expect(what, f"67446698 00000000 {cookie:016x}", _chunks(cookie))
+        reply = self.wait(cookie)
+        if reply.error:
+            raise Breach(what, _words(reply), row=row)
+        return reply
+
+    def expect_data(
+        self, cookie: int, data: bytes | None = None, *, row: str | None = None
+    ) -> bytes:
+        """Success of a READ; with data: these bytes."""
+        reply = self.expect_ok(cookie, row=row)
+        got = bytes(reply.data)
+        if data is not None and got != data:
+            raise Breach(
+                f"{len(data)} bytes as they have to be",
+                difference(data, got, reply.request.offset),
+                row=row,
+            )
+        return got
+
+    def expect_errno(
+        self,
+        cookie: int,
+        error: int,
+        *,
+        also: Mapping[int, Level] | None = None,
+        row: str | None = None,
+    ) -> Reply:
+        """An error reply. `also`: other errors, and what they would break.
+
+        0 in `also` stands for success.
+        """
+        asked = self._expected(cookie)
+        others = dict(also or {})
+        names = [nbd.error_name(number) for number in (error, *others)]
+        what = f"{' or '.join(names)} for {asked}"
+        self.conn.expect(what, *_errors(cookie, (error, *others)))
+        reply = self.wait(cookie)
+        if reply.error in others:
+            if others[reply.error] is not Level.MUST:
+                self.finding(
+                    others[reply.error],
+                    f"{asked}: {nbd.error_name(reply.error)} came where "
+                    f"{nbd.error_name(error)} is the fitting error",
+                    row,
+                )
+        elif reply.error != error:
+            raise Breach(what, _words(reply), row=row)
+        return reply
+
+    def _expected(self, cookie: int) -> Request:
+        if cookie in self._finished:
+            return self._finished[cookie].request
+        return self.pending[cookie]
+
+    # Whole exchanges
+
+    def read(self, length: int, offset: int, *, flags: int = 0) -> bytes:
+        cookie = self.request(nbd.READ, offset, length, flags=flags)
+        return self.expect_data(cookie)
+
+    def write(self, data: bytes, offset: int, *, flags: int = 0) -> None:
+        self.expect_ok(self.request(nbd.WRITE, offset, data=data, flags=flags))
+
+    def command(self, command: int, offset: int = 0, length: int = 0, *, flags: int = 0):
+        """A command without payload that has to succeed."""
+        return self.expect_ok(self.request(command, offset, length, flags=flags))
+
+    def block_status(
+        self, length: int, offset: int, *, flags: int = 0
+    ) -> dict[str, list[tuple[int, int]]]:
+        cookie = self.request(nbd.BLOCK_STATUS, offset, length, flags=flags)
+        reply = self.expect_ok(cookie)
+        return {self.contexts[i]: list(e) for i, e in reply.extents.items()}
+
+    def disc(self) -> None:
+        """DISC, and the end of the stream that has to follow it."""
+        self.request(nbd.DISC)
+        self.conn.expect_closed("DISC ends the session without a reply")
+
+
+def difference(want: bytes, got: bytes, offset: int = 0) -> str:
+    """Where two buffers differ first, and how, in words."""
+    if len(want) != len(got):
+        return f"{len(got)} bytes in place of {len(want)}"
+    at = next((i for i, (a, b) in enumerate(zip(want, got)) if a != b), None)
+    if at is None:
+        return "the same bytes"
+    count = sum(a != b for a, b in zip(want, got))
+    return (
+        f"{count} bytes that differ, first at {offset + at:#x}: "
+        f"{got[at : at + 8].hex(' ')} in place of {want[at : at + 8].hex(' ')}"
+    )
+
+
+def _words(reply: Reply) -> str:
+    return str(reply) + (f' "{reply.message}"' if reply.message else "")
+
+
+def _chunks(cookie: int) -> str:
+    return f"668e33ef .... 0... {cookie:016x}"
+
+
+def _errors(cookie: int, numbers: tuple[int, ...]) -> list[str]:
+    found = []
+    for number in numbers:
+        found.append(f"67446698 {number:08x} {cookie:016x}")
+        if number:
+            found.append(f"668e33ef .... 8... {cookie:016x} ........ {number:08x}")
+        else:
+            found.append(_chunks(cookie))
+    return found
