@@ -16,8 +16,10 @@ VERSION := $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' \
     conformance/lib/nbdspec/version.py)
 
 # Looked for when first needed: a fresh machine has none until ci/setup ran.
-PYTHON = $(eval PYTHON := $$(shell ci/find-python embed))$(PYTHON)
-KIT_PYTHON = $(eval KIT_PYTHON := $$(shell ci/find-python kit))$(KIT_PYTHON)
+PYTHON = $(eval PYTHON := $$(or $$(shell ci/find-python embed),\
+    $$(error run ci/setup run, or make PYTHON=no)))$(PYTHON)
+KIT_PYTHON = $(eval KIT_PYTHON := $$(or $$(shell ci/find-python kit),\
+    $$(error run ci/setup run)))$(KIT_PYTHON)
 NBDSPEC = $(KIT_PYTHON) conformance/nbdspec
 
 # Each sanitizer has its own objects and binary, so that they can live side by

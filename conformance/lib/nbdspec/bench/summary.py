@@ -120,9 +120,11 @@ def server_us_per_request(sample: Sample) -> float | None:
     return sample.server_cpu / sample.requests * 1e6
 
 
-def bound(client: float, server: float) -> str:
+def bound(client: float, server: float, foreign: float) -> str:
     """What keeps a cell from being faster, told from the cores in use."""
     cores = len(os.sched_getaffinity(0))
+    if foreign >= 1 - BUSY and client + server + foreign >= BUSY * cores:
+        return f"other processes: they used {foreign:.2f} cores meanwhile"
     if client >= BUSY and server >= BUSY:
         if cores > 2 or client + server < BUSY * cores:
             return "client and server, each at the limit of a core"
@@ -145,6 +147,7 @@ def bounds(results: Results) -> list[tuple[Row, str, float, float, str]]:
             client = field(samples, client_cores)
             server = field(samples, server_cores)
             if client is not None and server is not None:
-                words = bound(client, server)
+                foreign = field(samples, lambda s: s.foreign) or 0.0
+                words = bound(client, server, foreign)
                 answer.append((row, column.name, client, server, words))
     return answer

@@ -48,8 +48,9 @@ def number(value: float | None) -> str:
         return "-"
     if value == 0:
         return "0"
-    if abs(value) >= 10_000:
-        return f"{value / 1000:.1f} k"
+    for unit, size, least in (("G", 1e9, 1e9), ("M", 1e6, 1e6), ("k", 1e3, 1e4)):
+        if abs(value) >= least:
+            return f"{value / size:.1f} {unit}"
     if abs(value) >= 100:
         return f"{value:.0f}"
     if abs(value) >= 10:
