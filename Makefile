@@ -61,7 +61,7 @@ COMPILE = $(CC) -std=c11 $(OPT) $(WARN) -pthread $(SANFLAGS) $(DEFS) $(TLSFLAGS)
 LINK = $(CC) $(OPT) -pthread $(SANFLAGS) -rdynamic $(LDFLAGS)
 # what the benchmarks measure against, and with
 BENCH_PROGRAMS = build/limit build/connect
-OBJS = $(SRC:server/%.c=$(OBJ)/%.o)
+OBJS = $(SRC:server/%.c=$(OBJ)/%.o) $(if $(SANITIZE),$(OBJ)/sanitizers.o)
 
 .PHONY: all
 all: $(BIN) $(BENCH_PROGRAMS)
@@ -77,6 +77,9 @@ $(OBJ)/python/%.o: server/python/%.c $(OBJ)/flags
 $(OBJ)/%.o: server/%.c $(OBJ)/flags
 	@mkdir -p $(@D)
 	$(COMPILE) -MMD -MP -c -o $@ $<
+
+$(OBJ)/sanitizers.o: ci/sanitizers.c $(OBJ)/flags
+	$(COMPILE) -c -o $@ $<
 
 $(BENCH_PROGRAMS): build/%: regress/scenarios/%.c server/wire.h
 	@mkdir -p $(@D)

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Defaults of the sanitizers, for builds with SANITIZE=: linked in, so that
+ * they hold however the program is started.  A report ends the program by
+ * SIGABRT, which no test can take for a refusal.
+ */
+#if defined(__has_feature)
+#define HAS_FEATURE(x) __has_feature (x)
+#else
+#define HAS_FEATURE(x) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
+const char *__asan_default_options (void);
+const char *__lsan_default_options (void);
+const char *__lsan_default_suppressions (void);
+
+const char *
+__asan_default_options (void)
+{
+    return "abort_on_error=1:detect_stack_use_after_return=1";
+}
+
+const char *
+__lsan_default_options (void)
+{
+    return "print_suppressions=0";
+}
+
+/* Python keeps much to the end of the process and frees none of it then. */
+const char *
+__lsan_default_suppressions (void)
+{
+    return "leak:libpython\n";
+}
+#endif
+
+#if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
+const char *__tsan_default_options (void);
+
+const char *
+__tsan_default_options (void)
+{
+    return "abort_on_error=1:halt_on_error=1:second_deadlock_stack=1";
+}
+#endif
+
+const char *__ubsan_default_options (void);
+
+const char *
+__ubsan_default_options (void)
+{
+    return "abort_on_error=1:print_stacktrace=1";
+}
