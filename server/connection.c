@@ -50,6 +50,16 @@ list_add (struct connection *c)
     }
 }
 
+/* From now on nobody but C's own thread touches its stream, whose descriptors
+ * may soon have been given to somebody else. */
+static void
+list_hide_stream (struct connection *c)
+{
+    SCOPED_LOCK (&lock);
+
+    c->stream_hidden = true;
+}
+
 static void
 list_remove (struct connection *c)
 {
@@ -99,10 +109,9 @@ connection_new (int in, int out)
 static void
 connection_free (struct connection *c)
 {
-    /* Off the list before the descriptors are closed: connections_shutdown
-     * must never touch a number that has been given to somebody else. */
-    list_remove (c);
+    list_hide_stream (c);
     stream_close (&c->stream);
+    list_remove (c);
     intake_free (&c->intake);
     outgo_free (&c->outgo);
     workers_free (&c->workers);
@@ -239,11 +248,12 @@ connections_shutdown (void)
     shutting_down = true;
     for (struct connection *c = list; c; c = c->next) {
         atomic_store (&c->stopping, true);
-        stream_stop_receiving (&c->stream);
+        if (!c->stream_hidden)
+            stream_stop_receiving (&c->stream);
     }
     while (!wait_for_all (GRACE_MS))
         for (struct connection *c = list; c; c = c->next)
-            if (!workers_busy (c))
+            if (!c->stream_hidden && !workers_busy (c))
                 stream_abort (&c->stream);
 }
 

@@ -43,7 +43,9 @@ struct connection {
      * server stops, or the plugin asked for it. */
     atomic_bool stopping;
 
-    struct connection *next, *prev; /* in connections.c's list */
+    /* In connection.c's list, under its lock. */
+    struct connection *next, *prev;
+    bool stream_hidden;
 };
 
 /* The connection that the calling thread works for, or NULL. */

@@ -76,7 +76,7 @@ pace_end (struct pace *p)
     bool suspicious = now - p->begun > SUSPECT_NS;
 
     if (suspicious)
-        atomic_store_explicit (&suspect, MEMORY, memory_order_relaxed);
+        pace_suspect ();
     else
         count_down (&suspect);
 
@@ -85,6 +85,12 @@ pace_end (struct pace *p)
     else
         count_down (&blocking);
     return now;
+}
+
+void
+pace_suspect (void)
+{
+    atomic_store_explicit (&suspect, MEMORY, memory_order_relaxed);
 }
 
 bool

@@ -20,6 +20,10 @@ struct pace {
 void pace_begin (struct pace *p, int64_t now);
 int64_t pace_end (struct pace *p); /* returns the time, as pace_now */
 
+/* A callback has not returned for a while, which may have other reasons: look
+ * closer at the next ones. */
+void pace_suspect (void);
+
 /* Are callbacks expected to block? */
 bool pace_blocks (void);
 

@@ -376,6 +376,7 @@ workers_tick (struct connection *c)
     w->watch_taken = w->taken;
     if (!stuck)
         return w->inside > 0;
+    pace_suspect ();
     call_standby (c); /* which also sends */
     if (!w->standby && outgo_unattended (c))
         call_sender (c);
