@@ -33,6 +33,8 @@ class Chunk:
     type: int
     cookie: int
     payload: bytes
+    #: the request's offset, which extended headers repeat
+    offset: int | None = None
 
     def __str__(self) -> str:
         done = " DONE" if self.flags & nbd.DONE else ""
@@ -91,6 +93,12 @@ class Assembler:
     def add(self, chunk: Chunk) -> bool:
         """Takes a chunk; True when the reply is complete."""
         self.reply.chunks.append(chunk)
+        if chunk.offset not in (None, self._request.offset):
+            raise Breach(
+                f"offset {self._request.offset:#x} in the header of each chunk",
+                f"{chunk.offset:#x}",
+                row="XH-07",
+            )
         if chunk.flags & ~nbd.DONE:
             raise Breach("no flag but DONE", f"{chunk.flags:#x}", row="SR-15")
         handler = {
@@ -98,6 +106,7 @@ class Assembler:
             nbd.CHUNK_DATA: self._data,
             nbd.CHUNK_HOLE: self._hole,
             nbd.CHUNK_STATUS: self._status,
+            nbd.CHUNK_STATUS_EXT: self._status_ext,
             nbd.CHUNK_ERROR: self._error,
             nbd.CHUNK_ERROR_OFFSET: self._error_offset,
         }.get(chunk.type)
@@ -154,19 +163,39 @@ class Assembler:
         self.reply.covered.append((offset, end, kind))
 
     def _status(self, chunk: Chunk) -> None:
-        request = self._request
+        if chunk.offset is not None:
+            raise Breach("BLOCK_STATUS_EXT", str(chunk), row="XH-21")
         count, rest = divmod(len(chunk.payload) - 4, 8)
         if count < 1 or rest:
             raise Breach("4 + 8n bytes, n at least 1", str(chunk), row="SR-29")
+        (ident,) = struct.unpack(">I", chunk.payload[:4])
+        flat = struct.unpack(f">{2 * count}I", chunk.payload[4:])
+        self._take_status(chunk, ident, list(zip(flat[::2], flat[1::2])))
+
+    def _status_ext(self, chunk: Chunk) -> None:
+        if chunk.offset is None:
+            raise Breach("BLOCK_STATUS", str(chunk), row="XH-21")
+        count, rest = divmod(len(chunk.payload) - 8, 16)
+        if count < 1 or rest:
+            raise Breach("8 + 16n bytes, n at least 1", str(chunk), row="XH-22")
+        ident, said = struct.unpack(">II", chunk.payload[:8])
+        if said != count:
+            raise Breach(f"the number of extents, {count}", f"{said}", row="XH-22")
+        flat = struct.unpack(f">{2 * count}Q", chunk.payload[8:])
+        if any(status >> 32 for status in flat[1::2]):
+            raise Breach("status of 32 bits", str(chunk), row="XH-24")
+        self._take_status(chunk, ident, list(zip(flat[::2], flat[1::2])))
+
+    def _take_status(
+        self, chunk: Chunk, ident: int, extents: list[tuple[int, int]]
+    ) -> None:
+        request = self._request
         if request.command != nbd.BLOCK_STATUS:
             raise Breach(f"no BLOCK_STATUS chunk for {request}", str(chunk))
-        (ident,) = struct.unpack(">I", chunk.payload[:4])
         if ident not in self._contexts:
             raise Breach("an id from SET", f"id {ident}", row="TX-BLOCKSTATUS-18")
         if ident in self.reply.extents:
             raise Breach("one chunk a context", f"{ident} twice", row="META-02")
-        flat = struct.unpack(f">{2 * count}I", chunk.payload[4:])
-        extents = list(zip(flat[::2], flat[1::2]))
         check_extents(request, extents, self._note)
         self.reply.extents[ident] = extents
 

@@ -70,6 +70,7 @@ class Handshake:
         self.name = name
         self.handshake_flags = 0
         self.structured = False
+        self.extended = False
         self.contexts: dict[int, str] = {}
         self.export = Export()
         self.phase = "connected"
@@ -330,6 +331,14 @@ class Handshake:
         answer = self.final(nbd.STRUCTURED_REPLY)[1]
         self.structured = answer.type == nbd.ACK
         return self.structured
+
+    def negotiate_extended(self) -> bool:
+        """EXTENDED_HEADERS; False when the server does not have them."""
+        self.option(nbd.EXTENDED_HEADERS)
+        answer = self.final(nbd.EXTENDED_HEADERS)[1]
+        if answer.type == nbd.ACK:
+            self.structured = self.extended = True
+        return self.extended
 
     def set_meta(self, queries: Iterable[str], name: Name = None) -> dict[int, str]:
         """SET_META_CONTEXT that has to succeed; ids and names."""

@@ -27,6 +27,8 @@ _WORDS = {
     "writable": "a writable export",
     "readonly": "a read-only export",
     "structured": "structured replies",
+    "extended": "extended headers",
+    "no-extended": "a server without extended headers",
     "list": "LIST",
     "info": "INFO and GO",
     "tls": "TLS",

@@ -62,6 +62,25 @@ def request(
     return struct.pack(">IHHQQI", magic, flags, command, cookie, offset, length)
 
 
+def extended_request(
+    command: int,
+    offset: int = 0,
+    length: int = 0,
+    *,
+    flags: int = 0,
+    cookie: int = 0,
+    magic: int = nbd.EXTENDED_REQUEST_MAGIC,
+) -> bytes:
+    """A request with an extended header: 32 bytes, the length has 64 bits."""
+    return struct.pack(">IHHQQQ", magic, flags, command, cookie, offset, length)
+
+
+def status_payload(length: int, contexts: Iterable[int]) -> bytes:
+    """What BLOCK_STATUS carries with PAYLOAD_LEN: its range's length, and ids."""
+    wanted = list(contexts)
+    return struct.pack(f">Q{len(wanted)}I", length, *wanted)
+
+
 def pattern(offset: int, length: int) -> bytes:
     """Bytes of which each aligned eight hold their own offset, big-endian."""
     first = offset // 8 * 8

@@ -33,6 +33,7 @@ def probe(server: Server) -> Profile:
     if not profile.info:
         _ask(server, profile, _export_name)
     _ask(server, profile, _structured)
+    _ask(server, profile, _extended)
     _ask(server, profile, _starttls)
     return profile
 
@@ -82,6 +83,11 @@ def _structured(wire: Wire, profile: Profile) -> None:
     if profile.structured:
         profile.flags = wire.info().flags
         profile.contexts = wire.list_meta()
+
+
+def _extended(wire: Wire, profile: Profile) -> None:
+    wire.greet()
+    profile.extended = wire.negotiate_extended()
 
 
 def _starttls(wire: Wire, profile: Profile) -> None:

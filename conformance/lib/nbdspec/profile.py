@@ -31,6 +31,7 @@ class Profile:
     maximum: int = nbd.DEFAULT_MAXIMUM
     block_size: bool = False
     structured: bool = False
+    extended: bool = False
     contexts: list[str] = field(default_factory=list)
     exports: list[str] = field(default_factory=list)
     list: bool = False
@@ -46,6 +47,7 @@ class Profile:
             "writable": not self.flags & nbd.READ_ONLY,
             "readonly": bool(self.flags & nbd.READ_ONLY),
             "structured": self.structured,
+            "extended": self.extended,
             "list": self.list,
             "info": self.info,
             "tls": self.tls != "none",

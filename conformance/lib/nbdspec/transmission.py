@@ -10,11 +10,13 @@ from . import nbd
 from .chunks import Assembler, Chunk, Reply, Request, check_error
 from .conn import Conn
 from .handshake import Handshake
+from .payloads import extended_request
 from .payloads import request as request_bytes
 from .verdict import Breach, Finding, Level
 
 #: No chunk of a server that has 64 MiB as its longest request can be longer.
 _SANE = (64 << 20) + 4096
+_CHUNK_MAGICS = (f"{nbd.CHUNK_MAGIC:08x}", f"{nbd.EXTENDED_CHUNK_MAGIC:08x}")
 _FIRST_COOKIE = 0xC00C1E0000000001
 
 
@@ -39,20 +41,37 @@ class Transmission(Handshake):
         flags: int = 0,
         data: bytes = b"",
         cookie: int | None = None,
-        magic: int = nbd.REQUEST_MAGIC,
+        magic: int | None = None,
+        effect: int | None = None,
     ) -> int:
-        """Sends a request, and returns its cookie. A WRITE's length is its data's."""
+        """Sends a request, and returns its cookie. A WRITE's length is its data's.
+
+        With extended headers a WRITE gets PAYLOAD_LEN; ``effect`` is the length that
+        the reply is about, where that is not the header's (BLOCK_STATUS).
+        """
         if command == nbd.WRITE and not length:
             length = len(data)
+        if command == nbd.WRITE and self.extended and data:
+            flags |= nbd.PAYLOAD_LEN
         if cookie is None:
             cookie = self._next_cookie
             self._next_cookie += 1
-        asked = Request(command, offset, length, flags, cookie)
-        head = request_bytes(
-            command, offset, length, flags=flags, cookie=cookie, magic=magic
+        about = length if effect is None else effect
+        asked = Request(command, offset, about, flags, cookie)
+        build = extended_request if self.extended else request_bytes
+        usual = (
+            nbd.EXTENDED_REQUEST_MAGIC if self.extended else nbd.REQUEST_MAGIC
+        )
+        head = build(
+            command,
+            offset,
+            length,
+            flags=flags,
+            cookie=cookie,
+            magic=usual if magic is None else magic,
         )
         words = str(asked)
-        if magic != nbd.REQUEST_MAGIC:
+        if magic is not None:
             words += f", magic {magic:#x}"
         if data:
             words += f", {len(data)} bytes of payload"
@@ -82,6 +101,8 @@ class Transmission(Handshake):
         (magic,) = struct.unpack(">I", self.conn.read(4, expected))
         if magic == nbd.SIMPLE_MAGIC:
             self._simple(expected)
+        elif magic == nbd.EXTENDED_CHUNK_MAGIC and self.extended:
+            self._extended_chunk(expected)
         elif magic == nbd.CHUNK_MAGIC:
             self._chunk(expected)
         else:
@@ -93,6 +114,9 @@ class Transmission(Handshake):
         error, cookie = struct.unpack(">IQ", self.conn.read(12, expected))
         asked = self._asked(cookie, expected)
         reply = Reply(asked, simple=True, error=error)
+        if self.extended:
+            self.conn.done(f"{reply} to {asked}", "reply")
+            raise Breach(f"chunks for {asked}", str(reply), row="XH-06")
         if error == 0 and asked.command == nbd.READ and not self.structured:
             reply.data = bytearray(self.conn.read(asked.length, expected))
         self.conn.done(f"{reply} to {asked}", "reply")
@@ -115,6 +139,23 @@ class Transmission(Handshake):
         self.conn.done(str(chunk), "chunk")
         if not self.structured:
             raise Breach("simple replies only", str(chunk), row="SR-01")
+        if self.extended:
+            raise Breach("extended headers", str(chunk), row="OPT-XH-10")
+        self._take_chunk(chunk, expected)
+
+    def _extended_chunk(self, expected: str) -> None:
+        head = self.conn.read(28, expected)
+        flags, kind, cookie, offset, length = struct.unpack(">HHQQQ", head)
+        if length > _SANE:
+            self.conn.done("chunk of absurd length", "bytes")
+            raise Breach(expected, f"a chunk of {length} bytes", row="SR-18")
+        payload = self.conn.read(length, expected) if length else b""
+        chunk = Chunk(flags, kind, cookie, payload, offset)
+        self.conn.done(str(chunk), "chunk")
+        self._take_chunk(chunk, expected)
+
+    def _take_chunk(self, chunk: Chunk, expected: str) -> None:
+        cookie = chunk.cookie
         asked = self._asked(cookie, expected)
         building = self._building.get(cookie)
         if building is None:
@@ -144,7 +185,7 @@ class Transmission(Handshake):
     def expect_ok(self, cookie: int, *, row: str | None = None) -> Reply:
         asked = self._expected(cookie)
         what = f"success for {asked}"
-        self.conn.expect(what, f"67446698 00000000 {cookie:016x}", _chunks(cookie))
+        self.conn.expect(what, f"67446698 00000000 {cookie:016x}", *_chunks(cookie))
         reply = self.wait(cookie)
         if reply.error:
             raise Breach(what, _words(reply), row=row)
@@ -243,8 +284,9 @@ def _words(reply: Reply) -> str:
     return str(reply) + (f' "{reply.message}"' if reply.message else "")
 
 
-def _chunks(cookie: int) -> str:
-    return f"668e33ef .... 0... {cookie:016x}"
+def _chunks(cookie: int) -> list[str]:
+    """What the reply to a request may begin with, in either kind of chunk."""
+    return [f"{magic} .... 0... {cookie:016x}" for magic in _CHUNK_MAGICS]
 
 
 def _errors(cookie: int, numbers: tuple[int, ...]) -> list[str]:
@@ -252,7 +294,9 @@ def _errors(cookie: int, numbers: tuple[int, ...]) -> list[str]:
     for number in numbers:
         found.append(f"67446698 {number:08x} {cookie:016x}")
         if number:
-            found.append(f"668e33ef .... 8... {cookie:016x} ........ {number:08x}")
+            for magic, rest in zip(_CHUNK_MAGICS, (8, 32)):
+                dots = "." * rest
+                found.append(f"{magic} .... 8... {cookie:016x} {dots} {number:08x}")
         else:
-            found.append(_chunks(cookie))
+            found += _chunks(cookie)
     return found

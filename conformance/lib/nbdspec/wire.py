@@ -16,10 +16,14 @@ class Wire(Transmission):
         name: str | None = None,
         *,
         structured: bool = False,
+        extended: bool = False,
         contexts: tuple[str, ...] = (),
     ) -> "Wire":
         """From haggling to transmission; structured: negotiate structured replies."""
-        if structured or contexts:
+        if extended:
+            if not self.negotiate_extended():
+                raise Breach("ACK to EXTENDED_HEADERS", "a refusal")
+        elif structured or contexts:
             if not self.negotiate_structured():
                 raise Breach("ACK to STRUCTURED_REPLY", "a refusal")
         if contexts:
