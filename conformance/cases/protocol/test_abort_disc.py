@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How sessions end: ABORT while haggling, DISC in transmission."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbdspec import nbd
+from nbdspec.case import SHOULD, case
+from nbdspec.nbd import ABORT, ACK
+
+SECTION = "termination"
+
+
+@case("abort.ack-then-close", req=["OPT-ABORT-01", "OPT-ABORT-06"])
+def test_ack_then_close(wire):
+    """ABORT gets an ACK, and then the server closes."""
+    wire.option(ABORT)
+    wire.expect_reply(ABORT, ACK)
+    wire.conn.expect_closed("ABORT ends the session")
+
+
+@case("abort.data-ignored", req=["OPT-ABORT-03"], level=SHOULD)
+@pytest.mark.parametrize("length", [1, 4096])
+def test_data_ignored(wire, length):
+    """Data that comes with ABORT is ignored, not refused."""
+    wire.option(ABORT, bytes(length))
+    wire.expect_reply(ABORT, ACK)
+    wire.conn.expect_closed("ABORT ends the session")
+
+
+@case("disc.closes-without-reply", req=["TX-DISC-01", "TX-DISC-04", "TXTERM-01"])
+def test_closes_without_reply(wire):
+    """DISC has no reply: the connection is closed."""
+    wire.transmit()
+    wire.disc()
+
+
+@case("disc.odd-arguments", req=["TX-DISC-05", "TX-DISC-04"])
+@pytest.mark.parametrize(
+    ("offset", "length", "flags"),
+    [(512, 0, 0), (0, 512, 0), (0, 0, nbd.FUA), (0, 0, 1 << 15)],
+    ids=["offset", "length", "fua", "flag-15"],
+)
+def test_odd_arguments(wire, offset, length, flags):
+    """DISC has no reply even when it says more than it should."""
+    wire.transmit()
+    wire.request(nbd.DISC, offset, length, flags=flags)
+    wire.conn.shut()
+    wire.conn.expect_closed("DISC ends the session without a reply")
+
+
+@case("disc.in-flight-first", req=["TX-DISC-01"])
+@pytest.mark.parametrize("count", [1, 20])
+def test_in_flight_first(wire, count):
+    """What was asked ahead of DISC is answered before the connection closes."""
+    wire.transmit()
+    asked = [wire.request(nbd.READ, 512 * i, 512) for i in range(count)]
+    wire.request(nbd.DISC)
+    for cookie in asked:
+        wire.expect_ok(cookie)
+    wire.conn.expect_closed("DISC ends the session without a reply")

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An export with the content, the names and the troubles that a case asks for.
+
+    size=N          bytes, where there is no image
+    image=FILE      what the exports hold
+    exports=A,B     their names, the first is the default; no other can be opened
+    fail=read,...   commands that fail with EIO
+    delay=SECONDS   what each command takes
+"""
+
+import errno
+import io
+import os
+import threading
+import time
+
+import nbdkit
+
+API_VERSION = 2
+
+KINDS = ("read", "write", "flush", "trim", "zero", "cache", "extents")
+
+size = 0
+image = ""
+names = []
+failing = set()
+delay = 0.0
+disks = {}
+lock = threading.Lock()
+
+
+def config(key, value):
+    global size, image, names, failing, delay
+    if key == "size":
+        size = nbdkit.parse_size(value)
+    elif key == "image":
+        image = value
+    elif key == "exports":
+        names = value.split(",")
+    elif key == "fail":
+        failing = set(value.split(","))
+        unknown = failing - set(KINDS)
+        if unknown:
+            raise ValueError(f"fail={unknown.pop()}: expected one of {KINDS}")
+    elif key == "delay":
+        delay = float(value)
+    else:
+        raise ValueError(f"unknown parameter {key!r}")
+
+
+class Disk:
+    """One export: a file of its own, so that holes stay holes."""
+
+    def __init__(self):
+        self.fd = os.memfd_create("modes")
+        length = size
+        if image:
+            with io.open(image, "rb") as source:  # open is a callback here
+                length = os.fstat(source.fileno()).st_size
+                copy_data(source.fileno(), self.fd, length)
+        os.truncate(self.fd, length)
+        self.size = length
+
+
+def copy_data(source, target, length):
+    for start, end, hole in walk(source, 0, length):
+        while not hole and start < end:
+            data = os.pread(source, min(1 << 20, end - start), start)
+            os.pwrite(target, data, start)
+            start += len(data)
+
+
+def walk(fd, start, end):
+    """(start, end, is a hole) for each part of a file."""
+    while start < end:
+        try:
+            data = os.lseek(fd, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            data = end
+        if data > start:
+            yield start, min(data, end), True
+            start = data
+            continue
+        hole = min(os.lseek(fd, start, os.SEEK_HOLE), end)
+        yield start, hole, False
+        start = hole
+
+
+def thread_model():
+    return nbdkit.THREAD_MODEL_PARALLEL
+
+
+def list_exports(readonly, is_tls):
+    return names or [""]
+
+
+def default_export(readonly, is_tls):
+    return names[0] if names else ""
+
+
+def open(readonly):
+    name = nbdkit.export_name() or default_export(readonly, False)
+    if names and name not in names:
+        nbdkit.set_error(errno.ENOENT)
+        raise RuntimeError(f"no export {name!r}")
+    with lock:
+        return disks.setdefault(name, Disk()) if name not in disks else disks[name]
+
+
+def get_size(h):
+    return h.size
+
+
+def can_fua(h):
+    return nbdkit.FUA_NATIVE
+
+
+def can_multi_conn(h):
+    return True
+
+
+def can_cache(h):
+    return nbdkit.CACHE_NATIVE
+
+
+def can_fast_zero(h):
+    return True
+
+
+def step(kind):
+    if delay:
+        time.sleep(delay)
+    if kind in failing:
+        nbdkit.set_error(errno.EIO)
+        raise RuntimeError(f"{kind} fails, as it was asked to")
+
+
+def pread(h, buf, offset, flags):
+    step("read")
+    os.preadv(h.fd, [buf], offset)
+
+
+def pwrite(h, buf, offset, flags):
+    step("write")
+    os.pwrite(h.fd, buf, offset)
+
+
+def flush(h, flags):
+    step("flush")
+
+
+def trim(h, count, offset, flags):
+    step("trim")
+    punch(h.fd, count, offset)
+
+
+def zero(h, count, offset, flags):
+    step("zero")
+    if flags & nbdkit.FLAG_MAY_TRIM:
+        punch(h.fd, count, offset)
+        return
+    while count:
+        part = min(count, 1 << 20)
+        os.pwrite(h.fd, bytes(part), offset)
+        count -= part
+        offset += part
+
+
+def punch(fd, count, offset):
+    """A hole, by writing nothing: what Python offers for it is a copy around it."""
+    while count:
+        part = min(count, 1 << 20)
+        os.pwrite(fd, bytes(part), offset)
+        count -= part
+        offset += part
+
+
+def cache(h, count, offset, flags):
+    step("cache")
+
+
+def extents(h, count, offset, flags):
+    step("extents")
+    kind = nbdkit.EXTENT_HOLE | nbdkit.EXTENT_ZERO
+    end = min(offset + count, h.size)
+    return [
+        (start, stop - start, kind if hole else 0)
+        for start, stop, hole in walk(h.fd, offset, end)
+    ]
