@@ -66,23 +66,31 @@ OBJS = $(SRC:server/%.c=$(OBJ)/%.o) $(if $(SANITIZE),$(OBJ)/sanitizers.o)
 .PHONY: all
 all: $(BIN) $(BENCH_PROGRAMS)
 
+# V=1 shows the commands
+$(V).SILENT: $(BIN) $(OBJS) $(BENCH_PROGRAMS)
+
 $(BIN): $(OBJS)
 	@mkdir -p $(@D)
+	@echo '  LINK  $@'
 	$(LINK) -o $@ $(OBJS) $(LIBS)
 
 $(OBJ)/python/%.o: server/python/%.c $(OBJ)/flags
 	@mkdir -p $(@D)
+	@echo '  CC    $@'
 	$(COMPILE) $(PYFLAGS) -MMD -MP -c -o $@ $<
 
 $(OBJ)/%.o: server/%.c $(OBJ)/flags
 	@mkdir -p $(@D)
+	@echo '  CC    $@'
 	$(COMPILE) -MMD -MP -c -o $@ $<
 
 $(OBJ)/sanitizers.o: ci/sanitizers.c $(OBJ)/flags
+	@echo '  CC    $@'
 	$(COMPILE) -c -o $@ $<
 
 $(BENCH_PROGRAMS): build/%: regress/scenarios/%.c server/wire.h
 	@mkdir -p $(@D)
+	@echo '  CC    $@'
 	$(CC) -std=c11 -O2 -g $(WARN) -pthread -D_GNU_SOURCE -Iserver -o $@ $<
 
 # Rewritten only when the flags differ from the last build's.

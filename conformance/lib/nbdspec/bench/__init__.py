@@ -126,7 +126,7 @@ def run_one(name: str, args: argparse.Namespace) -> bool:
     (args.out / f"{name}.json").write_text(write.to_json(document))
     (args.out / f"{name}.md").write_text(text)
     (args.out / f"{name}.svg").write_text(chart.svg(scenario.title, results))
-    print(text, end="\n", flush=True)
+    print(text, end="", flush=True)
     return True
 
 
