@@ -54,7 +54,6 @@ class Scenario:
         return [
             Row("connect, read, disconnect", "connections/s", {"do": self.rate}),
             Row("an idle connection", "KiB", {"do": self.idle}, **less),
-            Row("an idle connection's threads", "threads", {"do": self.idle}, **less),
             Row("2 MiB requests, resident", "MiB", {"do": self.large}, **less),
             *(
                 Row(f"twice the {what}", "times the CPU", {"do": do}, **less)
@@ -127,9 +126,8 @@ class Scenario:
         after = server.status("VmRSS"), server.status("Threads")
         for handle in handles:
             handle.shutdown()
-        threads = (after[1] - before[1]) / IDLE
-        memory = (after[0] - before[0]) / IDLE
-        return Sample(threads if "threads" in row.name else memory)
+        memory, threads = ((a - b) / IDLE for a, b in zip(after, before))
+        return Sample(memory, extra={"threads_of_an_idle_connection": threads})
 
     def large(self, row: Row, server: Server, options: Options) -> Sample:
         for rw in ("write", "read"):

@@ -15,6 +15,8 @@ from .clients import fill
 from .model import BenchError, Column, Options, Results, Row, Sample, Scenario
 from .server import TICK, Server, ServerSpec
 
+STATISTICS = ("bytes_copied", "views_kept")  # of nbdspecd: what a report shows
+
 
 class Progress:
     """A line that is rewritten on a terminal; nothing anywhere else."""
@@ -79,7 +81,8 @@ def measure(
     server_cpu = server.usage().cpu - used
     sample.foreign = max(0.0, all_of_it - ours - server_cpu) / real
     if spec.fresh:
-        sample.extra |= pool.stop(spec)
+        stats = pool.stop(spec)
+        sample.extra |= {key: stats[key] for key in STATISTICS if key in stats}
     return sample
 
 
@@ -143,7 +146,9 @@ def run(
             here = [column for r, column in cells if r is row]
             for column in here:
                 progress.step(f"{row.name}: {column.name}, warming up")
-                measure(scenario, row, column, pool, warm_up)
+                # one that serves since an earlier row is warm
+                if scenario.server(row, column) not in pool.running:
+                    measure(scenario, row, column, pool, warm_up)
             for turn in range(options.repeat):
                 # another one goes first each time
                 for column in here[turn % len(here) :] + here[: turn % len(here)]:
