@@ -118,7 +118,8 @@ def case_paths(options: RunOptions) -> list[Path]:
     more = os.environ.get("NBDSPEC_CASES", "")
     paths = [Path(p) for p in more.split(os.pathsep) if p]
     own = HOME / "cases"
-    return [own / "protocol", own / "plugin", *paths]
+    sections = [own / "protocol", own / "plugin"]
+    return [*(path for path in sections if path.is_dir()), *paths]
 
 
 def run_and_report(
