@@ -55,11 +55,9 @@ find_sockets (void)
         return 0;
     }
     n = fds != NULL ? parse_decimal (fds) : -1;
-    if (n < 1 || n > MAX_SOCKETS) {
-        log_error ("LISTEN_FDS=%s: expected a number from 1 to %d (ignored)",
-                   fds != NULL ? fds : "", MAX_SOCKETS);
-        return 0;
-    }
+    if (n < 1 || n > MAX_SOCKETS)
+        log_fatal ("socket activation: LISTEN_FDS=%s: expected a number from "
+                   "1 to %d", fds != NULL ? fds : "", MAX_SOCKETS);
     for (int i = 0; i < n; i++)
         take_over (ACTIVATION_FIRST_FD + i);
     return (unsigned) n;

@@ -105,6 +105,19 @@ absolute_path (const char *what, const char *path)
     return result;
 }
 
+/* The statistics are made beside their place and renamed.  That this cannot
+ * work should be known before a client has come and gone. */
+static const char *
+parse_stats (const char *text)
+{
+    char *path = absolute_path ("--stats", text);
+    AUTO_FREE char *dir = strndup (path, (size_t) (strrchr (path, '/') - path));
+
+    if (dir == NULL || access (dir[0] ? dir : "/", W_OK | X_OK) == -1)
+        log_fatal ("--stats: %s: %m", path);
+    return path;
+}
+
 static bool
 is_one_of (const char *text, const char *const *words)
 {
@@ -312,7 +325,7 @@ process_option (int value, const char *arg, struct seen *seen)
         config.run = arg;
         config.foreground = true;
         break;
-    case OPT_STATS: config.stats = absolute_path ("--stats", arg); break;
+    case OPT_STATS: config.stats = parse_stats (arg); break;
     case OPT_SWAP: config.swap = true; break;
     default: return false;
     }

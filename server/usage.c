@@ -116,7 +116,7 @@ usage_help (void)
 {
     printf ("Usage: %s [OPTION ...] python SCRIPT [KEY=VALUE ...]\n"
             "       %s [OPTION ...] memory SIZE\n"
-            "       %s [OPTION ...] null [SIZE]\n"
+            "       %s [OPTION ...] null SIZE\n"
             "\n"
             "An NBD server that runs nbdkit's Python plugins.\n"
             "\n", program_name, program_name, program_name);
