@@ -233,10 +233,10 @@ become_ready (void)
     /* A script may have installed handlers of its own; they would never run,
      * and the server could not be ended. */
     quit_catch_signals (config.run ? getppid () : 0);
-    if (pidfile_write () == -1)
-        exit (EXIT_FAILURE);
     if (uri_output != NULL)
         print_uri ();
+    if (pidfile_write () == -1)
+        exit (EXIT_FAILURE);
     if (!config.foreground)
         log_detach ();
     daemon_ready ();
