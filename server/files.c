@@ -53,22 +53,35 @@ files_give_away (uid_t uid, gid_t gid)
     }
 }
 
+static void
+take_away (const struct file *f)
+{
+    struct stat st;
+
+    if (lstat (f->path, &st) == -1 || st.st_dev != f->dev
+        || st.st_ino != f->ino)
+        return;
+    if (S_ISDIR (st.st_mode))
+        rmdir (f->path);
+    else
+        unlink (f->path);
+}
+
+void
+files_remove_one (const char *path)
+{
+    for (unsigned i = 0; i < n_files; i++) {
+        if (strcmp (files[i].path, path) == 0)
+            take_away (&files[i]);
+    }
+}
+
 void
 files_remove (void)
 {
     int saved = errno;
-    struct stat st;
 
-    for (unsigned i = n_files; i > 0; i--) {
-        const struct file *f = &files[i - 1];
-
-        if (lstat (f->path, &st) == -1 || st.st_dev != f->dev
-            || st.st_ino != f->ino)
-            continue;
-        if (S_ISDIR (st.st_mode))
-            rmdir (f->path);
-        else
-            unlink (f->path);
-    }
+    for (unsigned i = n_files; i > 0; i--)
+        take_away (&files[i - 1]);
     errno = saved;
 }

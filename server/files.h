@@ -9,8 +9,8 @@
 #include <sys/types.h>
 
 /* PATH, absolute, is ours as it is now: should another file have taken its
- * place, that one stays.  Removal is in the reverse order.  -1 (logged): it
- * cannot be noted. */
+ * place, that one stays.  (It has another inode as long as ours is in use, so
+ * keep the file or socket open.)  -1 (logged): it cannot be noted. */
 int files_add (const char *path);
 
 /* PATH will be ours once NOW, which exists, has been renamed to it. */
@@ -19,7 +19,9 @@ int files_add_later (const char *path, const char *now);
 /* Makes them another user's, as far as this can be done: -u. */
 void files_give_away (uid_t uid, gid_t gid);
 
-/* Removes them all.  Async-signal-safe; happens at exit by itself. */
+/* Removes one, or them all, the last one first.  Async-signal-safe; the latter
+ * happens at exit by itself. */
+void files_remove_one (const char *path);
 void files_remove (void);
 
 #endif

@@ -20,6 +20,7 @@
 #include "bind.h"
 #include "config.h"
 #include "connection.h"
+#include "files.h"
 #include "log.h"
 #include "quit.h"
 
@@ -218,5 +219,6 @@ listen_serve (void)
                 accept_client (fds[i].fd);
         }
     }
+    files_remove_one (path); /* before it can be another server's */
     listen_close ();
 }

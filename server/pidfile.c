@@ -78,7 +78,7 @@ pidfile_write (void)
         log_error ("-P: %s: %m", config.pid_file);
         return -1;
     }
-    close (fd);
-    fd = -1;
+    if (!is_ours)
+        close (fd);
     return is_ours && temporary == NULL ? files_add (config.pid_file) : 0;
 }

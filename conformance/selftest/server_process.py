@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "conformance/lib"))
+
+from nbdspec.watch import Directory, wait_for  # noqa: E402
+
 NBDSPECD = os.environ.get("NBDSPECD", str(ROOT / "build/nbdspecd"))
 
 #: A guard against hanging, many times what anything takes.
@@ -79,6 +84,14 @@ def wait_gone(pid: int) -> None:
         assert select.select([fd], [], [], GUARD)[0], f"process {pid} does not end"
     finally:
         os.close(fd)
+
+
+def wait_for_file(path: Path) -> None:
+    """Until PATH exists, or something of that name."""
+    with Directory(path.parent) as changes:
+        while not os.path.lexists(path):
+            assert wait_for([changes.fd], GUARD), f"{path} does not appear"
+            os.read(changes.fd, 4096)
 
 
 def read_line(fd: int) -> str:

@@ -22,6 +22,7 @@ from server_process import (
     needs_python,
     place,
     read_line,
+    wait_for_file,
     wait_gone,
 )
 
@@ -227,17 +228,6 @@ def test_second_signal_ends_at_once(where: str, place: Path) -> None:
             os.close(writer)
         assert not Path(s.socket).exists()
         assert not (place / "pid").exists()
-
-
-def wait_for_file(path: Path) -> None:
-    """Until PATH exists; inotify, so that nobody has to look again and again."""
-    script = (
-        'until [ -e "$1" ]; do read -r -t 1 line <>"$2" || :; done'
-    )
-    fifo = path.parent / "tick"
-    os.mkfifo(fifo)
-    subprocess.run(["bash", "-c", script, "-", path, fifo], timeout=GUARD, check=True)
-    fifo.unlink()
 
 
 @needs_python
