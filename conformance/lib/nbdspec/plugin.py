@@ -103,8 +103,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
         error = call.excinfo.value
         if isinstance(error, pytest.skip.Exception):
             run.not_applicable = str(error.msg)
-        elif isinstance(error, CannotStart) and not run.case.mode.default:
-            run.trouble(f"in the mode {run.case.mode.describe()}: {error}")
+        elif isinstance(error, CannotStart) and _special(run.case):
+            run.trouble(f"it did not start ({run.case.mode.describe()}): {error}")
         elif isinstance(error, KitError):
             state.unusable(str(error))
             run.broken = str(error)
@@ -121,6 +121,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
         report.user_properties.append(("nbdspec", outcome.to_json()))
         if run.broken:
             report.user_properties.append(("nbdspec-broken", run.broken))
+
+
+def _special(case: Case) -> bool:
+    """A server that does not start in a special way fails the case, not the kit."""
+    return case.group == "plugin" or not case.mode.default
 
 
 def case_file(run: CaseRun) -> str:
