@@ -105,34 +105,50 @@ $(OBJ)/flags: force
 
 # Targets that run something install what they need first, then start over:
 # only after that can make know which interpreter there is.
-.PHONY: conformance check bench bench-docs
+PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+
+.PHONY: conformance check check-all bench bench-docs
 conformance:
 	ci/setup run $(if $(filter-out nbdspecd,$(SERVER)),report)
-	$(MAKE) all run-conformance
+	$(MAKE) $(PARALLEL) all
+	$(MAKE) run-conformance
 
-check:
+check check-all:
 	ci/setup check
-	$(MAKE) all run-check
+	$(MAKE) $(PARALLEL) all
+	$(MAKE) run-$@
 
 bench:
 	ci/setup bench
-	$(MAKE) all run-bench
+	$(MAKE) $(PARALLEL) all
+	$(MAKE) run-bench
 
 # The tables of docs/bench, from the last make bench FULL=1.
 bench-docs:
 	mkdir -p docs/bench
 	cp build/bench/*.md build/bench/*.svg docs/bench
 
-.PHONY: run-conformance run-check run-bench
+.PHONY: run-conformance run-quick run-check run-check-all run-bench
 run-%: export NBDSPECD = $(CURDIR)/$(BIN)
 run-conformance:
 	$(NBDSPEC) server $(if $(URI),--uri '$(URI)',--target \
 	    $(or $(SERVER),nbdspecd)) $(ARGS)
 
 TESTS = $(wildcard server/tests conformance/selftest regress/bugs)
+run-quick:
+	$(NBDSPEC) server --quick --quiet
+
 run-check:
-	$(KIT_PYTHON) -m pytest -q $(TESTS) $(ARGS)
-	$(NBDSPEC) server --quick
+	$(MAKE) run-quick
+	$(KIT_PYTHON) -m pytest $(TESTS) $(ARGS)
+
+run-check-all:
+	$(MAKE) $(PARALLEL) SANITIZE=address,undefined all
+	PYTHONMALLOC=malloc $(MAKE) SANITIZE=address,undefined run-quick
+	$(MAKE) $(PARALLEL) SANITIZE=thread all
+	$(MAKE) SANITIZE=thread run-quick
+	$(NBDSPEC) server --slow --quiet
+	$(KIT_PYTHON) -m pytest $(TESTS) $(ARGS)
 
 run-bench:
 	$(NBDSPEC) bench $(or $(NAME),all) $(if $(HOST),--host $(HOST)) \
