@@ -154,10 +154,12 @@ serve (struct connection *c)
     c->intake.limited = config.timeout > 0;
     c->intake.time_left = (int64_t) config.timeout * 1000;
     stream_limit_sending (&c->stream, config.timeout * 1000);
+    intake_expect_options (&c->intake);
     if (handshake (c) == -1)
         return;
     c->intake.limited = false;
     stream_limit_sending (&c->stream, 0);
+    intake_expect_payload (&c->intake);
     workers_run (c);
     export_close (&c->export);
 }

@@ -16,9 +16,13 @@
 
 #define READ_AHEAD (256U << 10)
 
-/* After a large payload, so many small requests come before read-ahead pays
- * again. */
-#define HEADERS_ONLY 4
+/* Brings a small request whole, and shows whether more are behind it. */
+#define LITTLE_AHEAD (4U << 10)
+
+/* So many in a row that come alone, and the client is taken to do one after
+ * the other; so many without a large payload, and none is expected. */
+#define SINGLES 16
+#define SMALL_ONES 4
 
 size_t
 intake_pending (const struct intake *in)
@@ -84,9 +88,10 @@ fill (struct connection *c, size_t n)
         in->start = 0;
     }
     while (intake_pending (in) < n) {
-        size_t room = in->headers_only ? n - intake_pending (in)
-                                       : READ_AHEAD - in->end;
-        ssize_t r = receive (c, in->buf + in->end, room);
+        size_t room = READ_AHEAD - in->end;
+        size_t wanted = n - intake_pending (in) + in->ahead;
+        ssize_t r = receive (c, in->buf + in->end,
+                             wanted < room ? wanted : room);
 
         if (r == -1)
             return -1;
@@ -148,6 +153,19 @@ intake_skip (struct connection *c, uint64_t len)
     return 0;
 }
 
+void
+intake_expect_options (struct intake *in)
+{
+    in->ahead = LITTLE_AHEAD;
+}
+
+void
+intake_expect_payload (struct intake *in)
+{
+    in->ahead = 0;
+    in->single = 0;
+}
+
 /* Receives the tail of an in-place payload, of which DONE bytes are there. */
 static int
 read_in_place (struct connection *c, struct request *r, size_t done)
@@ -161,7 +179,7 @@ read_in_place (struct connection *c, struct request *r, size_t done)
             return -1;
         done += (size_t) n;
     }
-    c->intake.headers_only = HEADERS_ONLY;
+    intake_expect_payload (&c->intake);
     return 0;
 }
 
@@ -185,6 +203,20 @@ take_payload (struct connection *c, struct request *r)
     return read_in_place (c, r, copied);
 }
 
+/* R's header has just been taken out of the buffer. */
+static void
+adapt_read_ahead (struct connection *c, const struct request *r)
+{
+    struct intake *in = &c->intake;
+
+    if (intake_pending (in) >= r->payload + request_header_size (c)) {
+        in->ahead = READ_AHEAD;
+        in->single = 0;
+    } else if (++in->single >= (in->ahead ? SINGLES : SMALL_ONES)) {
+        in->ahead = LITTLE_AHEAD;
+    }
+}
+
 /* A header lies in the buffer, and unless the request is large or refused its
  * payload, too. */
 static enum intake_result
@@ -197,8 +229,7 @@ cut_request (struct connection *c, struct request *r)
     in->start += request_header_size (c);
     if (r->type == NBD_CMD_DISC)
         return INTAKE_END;
-    if (in->headers_only)
-        in->headers_only--;
+    adapt_read_ahead (c, r);
 
     r->error = request_validate (c, r);
     if (r->payload == 0)

@@ -3,10 +3,12 @@
  * The receiving half of a connection: a read-ahead buffer, out of which
  * requests are cut.
  *
- * One recv brings in as many small requests as have arrived.  Where large
- * payloads come, read-ahead would make a copy of their first part, so after
- * one of those only headers are received by themselves, and payloads go
- * straight into the buffer that the back end will see.
+ * Where a client has several requests in flight, one recv brings in as many as
+ * have arrived.  But read-ahead makes a copy of the first part of a large
+ * payload, which shall go straight into the buffer that the back end will see.
+ * So it has three steps: none at first and after a large payload; a little for
+ * requests that come one by one; the whole buffer for those that come in
+ * numbers.
  *
  * Only the thread that holds the connection's intake (see workers.h) may call
  * these; during the handshake that is the connection's thread.
@@ -28,7 +30,8 @@ struct request;
 struct intake {
     uint8_t *buf; /* allocated when first needed */
     size_t start, end;
-    unsigned headers_only; /* so many requests more without read-ahead */
+    size_t ahead;    /* how much more than what is needed a recv may bring */
+    unsigned single; /* requests in a row that came alone */
     /* The handshake's time limit runs only while the client is waited for, not
      * while the plugin works. */
     bool limited;
@@ -37,6 +40,11 @@ struct intake {
 
 /* Waits for bytes within that limit.  -1: time is up (logged), or an error. */
 int intake_wait (struct connection *c);
+
+/* The handshake begins: a little read-ahead pays.  Transmission begins, or goes
+ * on behind a large payload: none. */
+void intake_expect_options (struct intake *in);
+void intake_expect_payload (struct intake *in);
 
 /* Exactly LEN bytes to DST, or to nowhere.  -1: the stream ended (EOF inside
  * what was asked for is an error like any other), failed, or timed out. */
