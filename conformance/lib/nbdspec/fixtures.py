@@ -11,7 +11,6 @@ from . import client_libnbd
 from .caserun import CaseRun
 from .client import Client, WireClient
 from .conn import Chop
-from .host import Host
 from .pool import Lease
 from .targets.base import Server
 from .verdict import NotApplicable
@@ -24,7 +23,6 @@ __all__ = [
     "raw",
     "run",
     "lease",
-    "plugin",
     "server",
     "wire",
 ]
@@ -129,28 +127,3 @@ def client(
     yield made
     if run.breach is None:
         made.close()
-
-
-@pytest.fixture
-def plugin(
-    request: pytest.FixtureRequest, run: CaseRun
-) -> Iterator[Callable[..., Host]]:
-    """Starts hosts with a program for the recorder: plugin("def flush(h): ...").
-
-    `only` names the one host that a case is about.
-    """
-    from .plugin import state_key
-
-    target = request.config.stash[state_key].pool.target
-    started: list[Host] = []
-
-    def start(program: str, *params: str, only: str = "", **how: object) -> Host:
-        if only and target.name != only:
-            raise NotApplicable(f"the case is about {only}")
-        host = Host(target, run)
-        started.append(host)
-        return host.start(program, *params, **how)  # type: ignore[arg-type]
-
-    yield start
-    for host in started:
-        host.close()

@@ -21,23 +21,32 @@ COLUMNS = [
     "reason",
 ]
 LEVELS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY")
+#: plugin.tsv: what a host of plugins promises; each row is about the host, and can be
+#: observed, or has a reason.
+PLUGIN_COLUMNS = ["id", "section", "level", "requirement", "reason"]
+PLUGIN_LEVELS = ("contract", "superset", "robustness")
 
 
 @dataclass(frozen=True)
 class Row:
     id: str
     section: str
-    side: str
     level: str
     requirement: str
-    observable: str
-    how_to_test: str
     reason: str
+    side: str = ""
+    observable: str = ""
+    how_to_test: str = ""
 
     @property
     def extended_headers(self) -> bool:
         """Part of an experimental extension."""
         return self.id.startswith(("XH-", "OPT-XH-"))
+
+    @property
+    def plugin(self) -> bool:
+        """A row of the plugin contract."""
+        return self.level in PLUGIN_LEVELS
 
     @property
     def in_scope(self) -> bool:
@@ -52,21 +61,24 @@ class Row:
 
 def read(path: Path) -> dict[str, Row]:
     lines = path.read_text("utf-8").splitlines()
-    if not lines or lines[0].split("\t") != COLUMNS:
-        raise BadFile(f"{path}:1: expected the columns {' '.join(COLUMNS)}")
+    plugin = path.name == "plugin.tsv"
+    columns = PLUGIN_COLUMNS if plugin else COLUMNS
+    levels = PLUGIN_LEVELS if plugin else LEVELS
+    if not lines or lines[0].split("\t") != columns:
+        raise BadFile(f"{path}:1: expected the columns {' '.join(columns)}")
     rows: dict[str, Row] = {}
     for number, line in enumerate(lines[1:], 2):
         fields = line.split("\t")
-        if len(fields) != len(COLUMNS):
+        if len(fields) != len(columns):
             raise BadFile(
-                f"{path}:{number}: {len(fields)} fields, expected {len(COLUMNS)}"
+                f"{path}:{number}: {len(fields)} fields, expected {len(columns)}"
             )
-        row = Row(*fields)
+        row = Row(**dict(zip(columns, fields)))
         if row.id in rows:
             raise BadFile(f"{path}:{number}: id {row.id} twice")
-        if row.level not in LEVELS:
+        if row.level not in levels:
             raise BadFile(f"{path}:{number}: level {row.level!r}, expected one of "
-                          + ", ".join(LEVELS))
+                          + ", ".join(levels))
         rows[row.id] = row
     return rows
 

@@ -123,16 +123,6 @@ class Target(abc.ABC):
     def start(self, mode: Mode) -> Server:
         """A server in that mode; CannotDo when there is no way."""
 
-    def start_script(
-        self,
-        script: Path,
-        params: tuple[str, ...],
-        options: tuple[str, ...],
-        env: dict[str, str],
-    ) -> Server:
-        """A host that runs a Python plugin."""
-        raise CannotDo(f"{self.name} does not run Python plugins")
-
     @property
     def label(self) -> str:
         return self.options.target

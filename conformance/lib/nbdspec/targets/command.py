@@ -37,31 +37,19 @@ class CommandTarget(Target):
         self._places = found
 
     @property
+    def words(self) -> list[str]:
+        """The command line, its places not filled."""
+        return list(self._words)
+
+    @property
     def label(self) -> str:
         return self._words[0].rpartition("/")[2]
 
     def version(self) -> str:
         return "?"
 
-    def start_script(
-        self,
-        script: Path,
-        params: tuple[str, ...],
-        options: tuple[str, ...],
-        env: dict[str, str],
-    ) -> Server:
-        if not {"script", "args"} <= self._places:
-            raise CannotDo("--cmd has no place for a script: {script} and {args}")
-        values = {"script": str(script), "args": shlex.join([*options, *params])}
-        return self._start(Mode(private=True), values, env)
-
     def start(self, mode: Mode) -> Server:
         self._check(mode)
-        return self._start(mode, {}, {})
-
-    def _start(
-        self, mode: Mode, more: dict[str, str], env: dict[str, str]
-    ) -> Server:
         directory = scratch()
         values = {
             "socket": str(directory / "s"),
@@ -70,7 +58,6 @@ class CommandTarget(Target):
             "export": mode.exports[0] if mode.exports else "",
             "script": "",
             "args": "",
-            **more,
         }
         if "image" in self._places:
             fill(directory / "image", mode)
@@ -79,8 +66,8 @@ class CommandTarget(Target):
         if unix is None:
             tcp = ("127.0.0.1", free_port())
             values["port"] = str(tcp[1])
-        argv = [part for word in self._words for part in _put(word, values)]
-        process = Process([*argv, *self.options.args], directory, env=env)
+        argv = [_put(word, values) for word in self._words]
+        process = Process([*argv, *self.options.args], directory)
         server = Server(mode, process, unix=unix, tcp=tcp, export=values["export"])
         if "image" in self._places:
             server.image = directory / "image"
@@ -102,8 +89,5 @@ class CommandTarget(Target):
             raise CannotDo("--cmd has no {port}")
 
 
-def _put(word: str, values: dict[str, str]) -> list[str]:
-    """A word with its places filled; {args} alone stands for any number of words."""
-    if word == "{args}":
-        return shlex.split(values["args"])
-    return [re.sub(r"\{(\w+)\}", lambda m: values.get(m.group(1), ""), word)]
+def _put(word: str, values: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda m: values.get(m.group(1), ""), word)

@@ -44,22 +44,6 @@ class NbdkitTarget(Target):
         plugin = self.plugin(mode, directory)
         return self.run(mode, directory, self.filters(mode), plugin)
 
-    def start_script(
-        self,
-        script: Path,
-        params: tuple[str, ...],
-        options: tuple[str, ...],
-        env: dict[str, str],
-    ) -> Server:
-        return self.run(
-            Mode(private=True),
-            scratch(),
-            ([], []),
-            ["python", str(script), *params],
-            options=options,
-            env=env,
-        )
-
     # The parts of the command line
 
     def plugin(self, mode: Mode, directory: Path) -> list[str]:
