@@ -70,16 +70,24 @@ receive (struct connection *c, void *dst, size_t len)
     return -1;
 }
 
+static int
+make_buffer (struct intake *in)
+{
+    if (!in->buf && !(in->buf = malloc (READ_AHEAD))) {
+        log_error ("no memory for a connection's buffer");
+        return -1;
+    }
+    return 0;
+}
+
 /* Makes N contiguous bytes available at buf + start. */
 static int
 fill (struct connection *c, size_t n)
 {
     struct intake *in = &c->intake;
 
-    if (!in->buf && !(in->buf = malloc (READ_AHEAD))) {
-        log_error ("no memory for a connection's buffer");
+    if (make_buffer (in) == -1)
         return -1;
-    }
     if (in->start == in->end)
         in->start = in->end = 0;
     if (in->start + n > READ_AHEAD) {
@@ -143,12 +151,16 @@ intake_skip (struct connection *c, uint64_t len)
 {
     struct intake *in = &c->intake;
 
+    len -= take_buffered (in, NULL, len < READ_AHEAD ? len : READ_AHEAD);
     while (len > 0) {
-        size_t piece = len < IN_PLACE_SIZE ? (size_t) len : IN_PLACE_SIZE;
+        ssize_t r;
 
-        if (intake_pending (in) == 0 && fill (c, 1) == -1)
+        if (make_buffer (in) == -1)
             return -1;
-        len -= take_buffered (in, NULL, piece);
+        r = receive (c, in->buf, len < READ_AHEAD ? len : READ_AHEAD);
+        if (r == -1)
+            return -1;
+        len -= (uint64_t) r;
     }
     return 0;
 }
