@@ -28,7 +28,7 @@ static atomic_uchar *allocated; /* one for each PAGE */
 static int
 memory_config (int argc, char **argv)
 {
-    return size_from_words ("memory", argc, argv, &size);
+    return size_from_words (argc, argv, &size);
 }
 
 static uint64_t

@@ -17,7 +17,7 @@ static int64_t size;
 static int
 null_config (int argc, char **argv)
 {
-    return size_from_words ("null", argc, argv, &size);
+    return size_from_words (argc, argv, &size);
 }
 
 static int

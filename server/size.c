@@ -54,18 +54,18 @@ size_parse (const char *text, const char **why)
 }
 
 int
-size_from_words (const char *backend, int argc, char **argv, int64_t *size)
+size_from_words (int argc, char **argv, int64_t *size)
 {
     const char *word, *why;
 
     if (argc != 1) {
-        log_error ("%s: expected one parameter, the size of the disk", backend);
+        log_error ("expected one parameter, the size of the disk");
         return -1;
     }
     word = strncmp (argv[0], "size=", 5) == 0 ? argv[0] + 5 : argv[0];
     *size = size_parse (word, &why);
     if (*size == -1) {
-        log_error ("%s: size '%s' %s", backend, word, why);
+        log_error ("size '%s' %s", word, why);
         return -1;
     }
     return 0;

@@ -14,7 +14,6 @@ int64_t size_parse (const char *text, const char **why);
 
 /* The parameters of a back end that takes just a size, as the only word or as
  * size=WORD.  -1: logged. */
-int size_from_words (const char *backend, int argc, char **argv,
-                     int64_t *size);
+int size_from_words (int argc, char **argv, int64_t *size);
 
 #endif
