@@ -13,28 +13,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "backend.h"
+#include "disk.h"
 #include "extents.h"
 #include "log.h"
-#include "size.h"
 #include "wire.h"
 
 #define PAGE UINT64_C (65536) /* the unit of allocation */
 
-static int64_t size;
-static uint8_t *disk;
+static uint8_t *memory;
 static atomic_uchar *allocated; /* one for each PAGE */
-
-static int
-memory_config (int argc, char **argv)
-{
-    return size_from_words (argc, argv, &size);
-}
 
 static uint64_t
 pages (void)
 {
-    return (uint64_t) size / PAGE + 1;
+    return (uint64_t) disk_size / PAGE + 1;
 }
 
 static void *
@@ -54,11 +46,11 @@ map (uint64_t len)
 static int
 memory_get_ready (void)
 {
-    disk = map (pages () * PAGE);
+    memory = map (pages () * PAGE);
     allocated = map (pages ());
-    if (!disk || !allocated) {
-        log_error ("memory: size %lld: cannot reserve address space: %m",
-                   (long long) size);
+    if (!memory || !allocated) {
+        log_error ("size %lld: cannot reserve address space: %m",
+                   (long long) disk_size);
         return -1;
     }
     return 0;
@@ -67,56 +59,15 @@ memory_get_ready (void)
 static void
 memory_unload (void)
 {
-    if (disk)
-        munmap (disk, pages () * PAGE);
+    if (memory)
+        munmap (memory, pages () * PAGE);
     if (allocated)
         munmap (allocated, pages ());
 }
 
-static int
-memory_open (bool readonly, bool tls, const char *name, void **handle)
-{
-    (void) readonly, (void) tls, (void) name;
-    *handle = NULL;
-    return 0;
-}
-
-static int64_t
-memory_get_size (void *handle)
-{
-    (void) handle;
-    return size;
-}
-
-static int
-memory_block_size (void *handle, uint32_t *minimum, uint32_t *preferred,
-                   uint32_t *maximum)
-{
-    (void) handle;
-    *minimum = 1;
-    *preferred = 4096;
-    *maximum = MAX_REQUEST_SIZE;
-    return 1;
-}
-
-static int
-memory_can (void *handle, enum capability what)
-{
-    (void) handle;
-    switch (what) {
-    case CAN_FUA:
-    case CAN_CACHE:
-        return LEVEL_NATIVE;
-    case IS_ROTATIONAL:
-        return 0;
-    default:
-        return 1;
-    }
-}
-
 /* Requests that overlap in time and place race here, as they do on a disk; what
  * comes of it is the client's affair.  The thread sanitizer cannot know that:
- * in its builds the disk is written where it does not look. */
+ * in its builds the memory is written where it does not look. */
 #if defined __has_feature
 #if __has_feature(thread_sanitizer)
 #define __SANITIZE_THREAD__ 1
@@ -125,9 +76,9 @@ memory_can (void *handle, enum capability what)
 
 #ifdef __SANITIZE_THREAD__
 __attribute__ ((no_sanitize ("thread"))) static void
-disk_write (uint64_t offset, const uint8_t *data, uint64_t count)
+memory_write (uint64_t offset, const uint8_t *data, uint64_t count)
 {
-    volatile uint8_t *to = disk + offset; /* so that this is no memcpy */
+    volatile uint8_t *to = memory + offset; /* so that this is no memcpy */
 
     for (uint64_t i = 0; i < count; i++)
         to[i] = data ? data[i] : 0;
@@ -135,12 +86,12 @@ disk_write (uint64_t offset, const uint8_t *data, uint64_t count)
 #else
 /* DATA is NULL for zeroes. */
 static void
-disk_write (uint64_t offset, const uint8_t *data, uint64_t count)
+memory_write (uint64_t offset, const uint8_t *data, uint64_t count)
 {
     if (data)
-        memcpy (disk + offset, data, count);
+        memcpy (memory + offset, data, count);
     else
-        memset (disk + offset, 0, count);
+        memset (memory + offset, 0, count);
 }
 #endif
 
@@ -150,7 +101,7 @@ static int
 memory_pread (void *handle, struct io *io)
 {
     (void) handle;
-    io->data = disk + io->offset;
+    io->data = memory + io->offset;
     return 0;
 }
 
@@ -166,14 +117,7 @@ memory_pwrite (void *handle, struct io *io)
 {
     (void) handle;
     mark (io->offset, io->count, 1);
-    disk_write (io->offset, io->buf->data, io->count);
-    return 0;
-}
-
-static int
-memory_nothing (void *handle, struct io *io)
-{
-    (void) handle, (void) io;
+    memory_write (io->offset, io->buf->data, io->count);
     return 0;
 }
 
@@ -189,18 +133,18 @@ memory_zero (void *handle, struct io *io)
     uint64_t last = end / PAGE * PAGE;
 
     (void) handle;
-    if (end == (uint64_t) size)
+    if (end == (uint64_t) disk_size)
         last = (end + PAGE - 1) / PAGE * PAGE;
     if (!(io->flags & BACKEND_FLAG_MAY_TRIM) || first >= last) {
         mark (io->offset, io->count, 1);
-        disk_write (io->offset, NULL, io->count);
+        memory_write (io->offset, NULL, io->count);
         return 0;
     }
-    disk_write (io->offset, NULL, first - io->offset);
+    memory_write (io->offset, NULL, first - io->offset);
     if (last < end)
-        disk_write (last, NULL, end - last);
+        memory_write (last, NULL, end - last);
     mark (first, last - first, 0);
-    if (madvise (disk + first, last - first, MADV_DONTNEED) == -1) {
+    if (madvise (memory + first, last - first, MADV_DONTNEED) == -1) {
         log_error ("memory: zero: madvise: %m");
         return EIO;
     }
@@ -240,18 +184,18 @@ memory_extents (void *handle, struct io *io)
 const struct backend backend_memory = {
     .name = "memory",
     .reads_in_place = true,
-    .config = memory_config,
+    .config = disk_config,
     .get_ready = memory_get_ready,
     .unload = memory_unload,
-    .open = memory_open,
-    .get_size = memory_get_size,
-    .block_size = memory_block_size,
-    .can = memory_can,
+    .open = disk_open,
+    .get_size = disk_get_size,
+    .block_size = disk_block_size,
+    .can = disk_can,
     .pread = memory_pread,
     .pwrite = memory_pwrite,
-    .flush = memory_nothing,
+    .flush = disk_nothing,
     .trim = memory_trim,
     .zero = memory_zero,
-    .cache = memory_nothing,
+    .cache = disk_nothing,
     .extents = memory_extents,
 };
