@@ -8,11 +8,15 @@ import importlib
 import sys
 
 from . import __version__
-from .errors import BadFile, KitError
+from .errors import BadFile, KitError, NothingSelected
 
 #: command -> (module with add_arguments and run, one line for the help)
 COMMANDS = {
     "server": ("cmd_server", "run the cases against an NBD server"),
+    "probe": ("cmd_probe", "print what a server says it can do"),
+    "list": ("cmd_list", "list the cases, or the rows of the ledgers"),
+    "explain": ("cmd_explain", "tell about a case or a row"),
+    "compare": ("cmd_compare", "say what changed between two results"),
     "replay": ("cmd_replay", "send a recorded conversation again"),
     "bench": ("bench", "measure the scenarios side by side"),
 }
@@ -39,6 +43,9 @@ def main(argv: list[str] | None = None) -> int:
     except BadFile as error:
         print(f"nbdspec: {error}", file=sys.stderr)
         return 1
+    except NothingSelected as error:
+        print(f"nbdspec: {error}", file=sys.stderr)
+        return 3
     except KitError as error:
         print(f"nbdspec: {error}", file=sys.stderr)
         return 2

@@ -5,24 +5,39 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
-from . import ledger
-from .errors import KitError, UsageError
+from . import HOME, junit, ledger
+from .case import CLIENTS
+from .collect import load_all
+from .conn import CHOPS
+from .errors import KitError, NothingSelected, UsageError
+from .known import Known
+from .known import read as read_known
 from .options import RunOptions
+from .profile import read_profile
 from .result import Result
+from .result import read as read_result
 from .targets import NAMES, Options, make
+from .targets.command import PLACES
 from .terminal import Terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+    add_selection(parser)
+    add_run(parser)
+    add_output(parser)
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("the server").add_mutually_exclusive_group()
     names = ", ".join(NAMES)
     what.add_argument(
         "--target", metavar="NAME", help=f"{names}; NAME:BACKEND where it has several"
     )
-    what.add_argument("--cmd", metavar="COMMAND", help="any program with {socket}")
+    places = " ".join("{%s}" % place for place in PLACES)
+    what.add_argument("--cmd", metavar="COMMAND", help=f"any program, with {places}")
     what.add_argument("--uri", help="a server that is running already")
     more = parser.add_argument_group("how it is treated")
     more.add_argument("--write", action="store_true", help="may write to --uri")
@@ -30,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     more.add_argument(
         "--arg", action="append", default=[], metavar="WORD", help="for the server"
     )
-    add_selection(parser)
-    add_output(parser)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -40,20 +53,39 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--section", action="append", default=[], metavar="NAME")
     group.add_argument("--row", action="append", default=[], metavar="ID")
     group.add_argument("--level", choices=("must", "should", "may"), default="")
-    group.add_argument("--client", action="append", default=[], metavar="NAME")
+    group.add_argument(
+        "--client", action="append", default=[], choices=CLIENTS, metavar="NAME"
+    )
     group.add_argument("--quick", action="store_true", help="ten seconds' worth")
     group.add_argument("--slow", action="store_true", help="those that take seconds")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how they are run")
+    group.add_argument("--profile", type=Path, metavar="FILE", help="as probe prints")
+    group.add_argument("--chop", choices=CHOPS, default="no", help="how bytes are cut")
+    group.add_argument("--seed", type=int, default=0, help="of what is random")
+    group.add_argument("--repeat", type=int, default=1, metavar="N")
+    group.add_argument("--last-failed", action="store_true")
+    group.add_argument("--jobs", type=int, default=0, metavar="N")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what comes out")
     group.add_argument("--fail-on", choices=("must", "should", "any"), default="must")
+    group.add_argument(
+        "--known",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="known failures; without it those that come with the kit; none: no file",
+    )
     group.add_argument("--json", metavar="FILE", type=Path)
+    group.add_argument("--junit", metavar="FILE", type=Path)
     group.add_argument(
         "--record", choices=("failures", "all", "none"), default="failures"
     )
     group.add_argument("--replay-dir", metavar="DIR", type=Path)
-    group.add_argument("--jobs", type=int, default=0, metavar="N")
     group.add_argument("-q", "--quiet", action="store_true")
 
 
@@ -63,31 +95,54 @@ def run(arguments: argparse.Namespace) -> int:
     options = run_options(arguments)
     check_rows(options)
     target = make(options.target)
-    if arguments.json:
-        check_writable(arguments.json)
+    for path in (arguments.json, arguments.junit):
+        if path:
+            check_writable(path)
+    last = Path(options.replay_dir) / "last.json"
+    if arguments.last_failed:
+        options.only = failed_last(last)
     result = Result(target.label, target.version())
+    known = known_failures(arguments.known, options, result.version)
     terminal = Terminal(quiet=arguments.quiet)
     terminal.header(f"target {result.target}, version {result.version}")
     status, problems = run_and_report(
-        options, result, terminal, jobs=arguments.jobs or default_jobs(options)
+        options,
+        result,
+        terminal,
+        jobs=arguments.jobs or default_jobs(options),
+        known=known,
     )
     for problem in problems:
         note(problem)
+    if result.cases:
+        keep(result, last)
     if arguments.json:
         result.write(arguments.json)
+    if arguments.junit:
+        junit.write(result, arguments.junit, options.fail_on)
     return status
 
 
-def run_options(arguments: argparse.Namespace) -> RunOptions:
-    named = arguments.target or ("" if arguments.cmd or arguments.uri else "nbdspecd")
-    target = Options(
-        target=named,
+def target_options(arguments: argparse.Namespace) -> Options:
+    other = arguments.cmd or arguments.uri
+    return Options(
+        target=arguments.target or ("" if other else "nbdspecd"),
         cmd=arguments.cmd or "",
         uri=arguments.uri or "",
         write=arguments.write,
         hostile=arguments.hostile,
         args=arguments.arg,
     )
+
+
+def run_options(arguments: argparse.Namespace) -> RunOptions:
+    target = target_options(arguments)
+    target.chop, target.seed = arguments.chop, arguments.seed
+    if arguments.profile:
+        read_profile(arguments.profile)
+        target.profile = str(arguments.profile.resolve())
+    if arguments.repeat < 1:
+        raise UsageError(f"--repeat {arguments.repeat}: expected 1 or more")
     directory = arguments.replay_dir or default_replay_dir()
     return RunOptions(
         target=target,
@@ -99,15 +154,56 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
         quick=arguments.quick,
         slow=arguments.slow,
         record=arguments.record,
+        repeat=arguments.repeat,
+        seed=arguments.seed,
         replay_dir=str(Path(directory).resolve()),
         fail_on=arguments.fail_on,
     )
 
 
+def known_failures(
+    files: list[Path] | None, options: RunOptions, version: str
+) -> Known | None:
+    """The entries that apply: from the files named, or from the kit's own."""
+    name = options.target.target.partition(":")[0]
+    if files is None:
+        own = HOME / "known" / f"{name}.toml"
+        files = [own] if name and own.exists() else []
+    files = [path for path in files if str(path) != "none"]
+    if not files:
+        return None
+    ids = load_all()
+    entries = [entry for path in files for entry in read_known(path, ids)]
+    return Known(entries, options.target.target or "cmd", version)
+
+
+def failed_last(path: Path) -> list[str]:
+    """The runs that went wrong in the last run."""
+    if not path.exists():
+        raise UsageError(f"--last-failed: {path} is not there; nothing ran yet")
+    bad = ("FAIL", "WARN", "STALE")
+    found = []
+    for case in read_result(path)["cases"]:
+        for run_ in case["variants"]:
+            if run_["verdict"] in bad:
+                variant = run_["variant"]
+                found.append(f"{case['id']}[{variant}]" if variant else case["id"])
+    if not found:
+        raise NothingSelected("--last-failed: nothing failed in the last run")
+    return found
+
+
+def keep(result: Result, path: Path) -> None:
+    """For --last-failed; a place where nothing can be written is no reason to fail."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        result.write(path)
+    except OSError:
+        return
+
+
 def default_replay_dir() -> Path:
     """In the source tree under build/, elsewhere where one stands."""
-    from . import HOME
-
     tree = HOME.parent
     if (tree / "Makefile").exists() and os.access(tree, os.W_OK):
         return tree / "build" / "replay"

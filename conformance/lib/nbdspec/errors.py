@@ -17,3 +17,7 @@ class BadFile(KitError):
 
     The text names the file, the key or line at fault, and what was expected.
     """
+
+
+class NothingSelected(KitError):
+    """What was asked for leaves no case to run; exit status 3."""

@@ -20,6 +20,7 @@ class RunOptions:
     rows: list[str] = field(default_factory=list)
     level: str = ""
     only: list[str] = field(default_factory=list)
+    everything: bool = False
     quick: bool = False
     slow: bool = False
     clients: list[str] = field(default_factory=list)
@@ -39,12 +40,6 @@ class RunOptions:
         data["target"] = TargetOptions(**data["target"])
         return cls(**data)
 
-    @property
-    def wants_plugins(self) -> bool:
-        """The plugin section runs only when it is asked for."""
-        asked = any(s == "plugin" or s.startswith("plugin.") for s in self.sections)
-        return asked or any(c.startswith("plugin") for c in self.cases)
-
     def selects(self, case: Case, variant: str, ledger: dict[str, Row]) -> bool:
         """Whether this run of a case was asked for."""
         name = f"{case.id}[{variant}]" if variant else case.id
@@ -54,7 +49,8 @@ class RunOptions:
             return False
         if self.sections and not any(in_section(case, s) for s in self.sections):
             return False
-        if case.group == "plugin" and not (self.sections or self.cases or self.rows):
+        asked = self.sections or self.cases or self.rows or self.everything
+        if case.group == "plugin" and not asked:
             return False
         if self.rows and not set(self.rows) & set(case.req):
             return False

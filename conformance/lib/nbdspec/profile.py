@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import tomllib
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 
 from . import nbd
+from .errors import BadFile
 
 _FLAG = {
     "flush": nbd.SEND_FLUSH,
@@ -59,3 +62,60 @@ class Profile:
         data = asdict(self)
         data["flag_names"] = nbd.flag_names(self.flags)
         return data
+
+    def to_toml(self) -> str:
+        """The form that --profile reads."""
+        lines = []
+        for key, value in asdict(self).items():
+            if key in ("flags", "handshake_flags"):
+                names = nbd.flag_names(value) if key == "flags" else ""
+                lines.append(f"{key} = {value:#06x}" + (f"  # {names}" if names else ""))
+            else:
+                lines.append(f"{key} = {_toml(value)}")
+        return "\n".join(lines) + "\n"
+
+    def differences(self, other: "Profile") -> list[str]:
+        """Where another set of answers differs, in words."""
+        found = []
+        for key, mine in asdict(self).items():
+            theirs = getattr(other, key)
+            if key in ("exports", "contexts"):
+                mine, theirs = sorted(mine), sorted(theirs)
+            if mine != theirs:
+                found.append(f"{key} was {_toml(mine)} and is {_toml(theirs)}")
+        return found
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + "".join(_escaped(c) for c in value) + '"'
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return str(value)
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    return char if char.isprintable() else f"\\u{ord(char):04x}"
+
+
+def read_profile(path: Path) -> Profile:
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise BadFile(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadFile(f"{path}: {error}; expected TOML from nbdspec probe") from None
+    plain = asdict(Profile())
+    known = {field.name for field in fields(Profile)}
+    for key, value in data.items():
+        if key not in known:
+            allowed = ", ".join(sorted(known))
+            raise BadFile(f"{path}: key {key!r} is unknown; expected one of {allowed}")
+        if type(value) is not type(plain[key]):
+            kind = type(plain[key]).__name__
+            raise BadFile(f"{path}: key {key!r}: expected a value of type {kind}")
+    return Profile(**data)

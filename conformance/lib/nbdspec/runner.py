@@ -14,6 +14,7 @@ import pytest
 from _pytest.config import create_terminal_writer
 
 from . import HOME
+from .collect import case_dirs
 from .errors import KitError
 from .options import RunOptions
 from .result import Result
@@ -84,7 +85,7 @@ def run(
     """Runs what was asked for; pytest's exit status."""
     scratch = tempfile.mkdtemp(prefix="nbdspec.")
     args = [
-        *(str(path) for path in paths or case_paths(options)),
+        *(str(path) for path in paths or case_dirs()),
         "-c",
         str(HOME / "cases" / "pytest.ini"),
         "--rootdir",
@@ -111,15 +112,6 @@ def _remove(path: str) -> None:
     import shutil
 
     shutil.rmtree(path, ignore_errors=True)
-
-
-def case_paths(options: RunOptions) -> list[Path]:
-    """Where cases are; further directories by an environment variable."""
-    more = os.environ.get("NBDSPEC_CASES", "")
-    paths = [Path(p) for p in more.split(os.pathsep) if p]
-    own = HOME / "cases"
-    sections = [own / "protocol", own / "plugin"]
-    return [*(path for path in sections if path.is_dir()), *paths]
 
 
 def run_and_report(

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All cases, without running them: for list, explain, the ledger and the docs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from . import HOME
+from .case import Case, cases
+from .errors import KitError
+
+
+def case_dirs() -> list[Path]:
+    """Where cases are; an environment variable names further directories."""
+    more = os.environ.get("NBDSPEC_CASES", "")
+    own = [HOME / "cases" / "protocol", HOME / "cases" / "plugin"]
+    return [p for p in own if p.is_dir()] + [Path(p) for p in more.split(":") if p]
+
+
+def load_all() -> dict[str, list[Case]]:
+    for directory in case_dirs():
+        for path in sorted(directory.glob("test_*.py")):
+            _load(path)
+    return cases()
+
+
+def _load(path: Path) -> None:
+    name = f"nbdspec_cases_{path.parent.name}_{path.stem}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise KitError(f"{path}: cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    # A section's helpers may lie beside its cases, as pytest has it.
+    spec.loader.exec_module(module)
+
+
+def by_row() -> dict[str, list[str]]:
+    """Ledger row -> the cases that name it."""
+    table: dict[str, list[str]] = {}
+    for id, entries in load_all().items():
+        for entry in entries:
+            for row in entry.req:
+                named = table.setdefault(row, [])
+                if id not in named:
+                    named.append(id)
+    return table
