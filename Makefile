@@ -134,7 +134,7 @@ run-conformance:
 	$(NBDSPEC) server $(if $(URI),--uri '$(URI)',--target \
 	    $(or $(SERVER),nbdspecd)) $(ARGS)
 
-TESTS = $(wildcard server/tests conformance/selftest regress/bugs)
+TESTS = $(wildcard server/tests conformance/selftest regress/bugs regress/*/tests)
 run-quick:
 	$(NBDSPEC) server --quick --quiet
 
