@@ -16,7 +16,16 @@ import traceback
 
 import nbdkit
 import recording
-from recording import address, describe, gate, hold, note
+from recording import (
+    address,
+    describe,
+    gate,
+    hold,
+    judge,
+    note,
+    pattern,
+    raised,
+)
 
 API_VERSION = int(os.environ.get("NBDSPEC_API", "2"))
 SIZE = 64 << 20

@@ -406,7 +406,8 @@ class Hosts:
         return wire
 
     def load(self, source: str, *, record: bool = True, **how) -> Plugin:
-        """A plugin of this source in a shared recorder."""
+        """A plugin of this source in a shared recorder; the last one's clients go."""
+        self._disconnect()
         host = self.pool.recorder(Setup(**how))
         if host not in self._used:
             self._used.append(host)
@@ -482,15 +483,19 @@ class Hosts:
 
     # The end of the case
 
-    def finish(self) -> None:
+    def _disconnect(self) -> None:
         for wire in self._wires:
             if self.run.breach is None:
                 wire.leave()
             wire.conn.close()
+        self._wires.clear()
         for h in self.handles:
             if h.aio_is_ready():
                 h.shutdown()
         self.handles.clear()
+
+    def finish(self) -> None:
+        self._disconnect()
         for host in self._used:
             self._finish_shared(host)
         for host in self._private:
