@@ -6,6 +6,7 @@
     exports=A,B     their names, the first is the default; no other can be opened
     fail=read,...   commands that fail with EIO
     delay=SECONDS   what each command takes
+    block_size=A,B,C  minimum, preferred and maximum block size
 """
 
 import errno
@@ -25,12 +26,13 @@ image = ""
 names = []
 failing = set()
 delay = 0.0
+sizes = []
 disks = {}
 lock = threading.Lock()
 
 
 def config(key, value):
-    global size, image, names, failing, delay
+    global size, image, names, failing, delay, sizes
     if key == "size":
         size = nbdkit.parse_size(value)
     elif key == "image":
@@ -44,6 +46,8 @@ def config(key, value):
             raise ValueError(f"fail={unknown.pop()}: expected one of {KINDS}")
     elif key == "delay":
         delay = float(value)
+    elif key == "block_size":
+        sizes = [int(part) for part in value.split(",")]
     else:
         raise ValueError(f"unknown parameter {key!r}")
 
@@ -111,6 +115,10 @@ def open(readonly):
 
 def get_size(h):
     return h.size
+
+
+def block_size(h):
+    return tuple(sizes) if sizes else (1, 4096, 64 << 20)
 
 
 def can_fua(h):

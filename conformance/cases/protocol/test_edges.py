@@ -67,7 +67,7 @@ def test_read_beyond(client, before, length):
     req=["ERR-01", "SIZE-35"],
     level=SHOULD,
     mode=TINY.but(content="any"),
-    needs="writable",
+    needs="stores writable",
 )
 @pytest.mark.parametrize(("before", "length"), BEYOND.values(), ids=BEYOND)
 def test_write_beyond(client, before, length):
@@ -84,7 +84,7 @@ def test_write_beyond(client, before, length):
     req=["ERR-03", "SIZE-35"],
     level=SHOULD,
     mode=TINY.but(content="any"),
-    needs="writable trim",
+    needs="stores writable trim",
 )
 @pytest.mark.parametrize(("before", "length"), BEYOND.values(), ids=BEYOND)
 def test_trim_beyond(client, before, length):
@@ -101,7 +101,7 @@ def test_trim_beyond(client, before, length):
     req=["TX-ZERO-22", "SIZE-35"],
     level=SHOULD,
     mode=TINY.but(content="any"),
-    needs="writable write-zeroes",
+    needs="stores writable write-zeroes",
 )
 @pytest.mark.parametrize(("before", "length"), BEYOND.values(), ids=BEYOND)
 def test_zero_beyond(client, before, length):

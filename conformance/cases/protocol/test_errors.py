@@ -57,7 +57,7 @@ def test_misplaced_flag(wire, flag):
     wire.in_step()
 
 
-@case("error.wrong-magic", req=["TX-08"], hostile=True, needs="writable")
+@case("error.wrong-magic", req=["TX-08"], hostile=True, needs="stores writable")
 def test_wrong_magic(connect):
     """A request whose magic is wrong is not carried out."""
     wire = connect()

@@ -128,7 +128,7 @@ def test_base_needs_no_extension(wire):
 @case(
     "xh.every-reply-extended",
     req=["OPT-XH-10", "XH-06", "XH-07", "XH-08", "XH-31", "TX-04"],
-    needs="extended writable size>=1M",
+    needs="stores extended writable size>=1M",
 )
 def test_every_reply_extended(wire):
     """Success and failure of each command come with 32-byte headers of the request's
@@ -146,7 +146,7 @@ def test_every_reply_extended(wire):
     wire.in_step()
 
 
-@case("xh.read-with-holes", req=["XH-31", "XH-07"], needs="extended writable size>=1M")
+@case("xh.read-with-holes", req=["XH-31", "XH-07"], needs="stores extended writable size>=1M")
 def test_read_with_holes(wire):
     """Data in mid-buffer: each chunk repeats the offset of the request."""
     wire.transmit(extended=True)

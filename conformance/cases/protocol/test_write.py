@@ -21,7 +21,7 @@ def requests_as_payload(length: int) -> bytes:
     return (one * (length // len(one) + 1))[:length]
 
 
-@case("write.read-back", req=["TX-WRITE-04", "SIZE-07"], needs="writable")
+@case("write.read-back", req=["TX-WRITE-04", "SIZE-07"], needs="stores writable")
 @pytest.mark.parametrize("length", LENGTHS)
 def test_read_back(client, length):
     """What was written is read back, from one byte to 32 MiB."""
@@ -34,7 +34,7 @@ def test_read_back(client, length):
     assert client.pread(length, client.minimum) == data, "other bytes came back"
 
 
-@case("write.glued", req=["TX-12", "TX-WRITE-01"], needs="writable")
+@case("write.glued", req=["TX-12", "TX-WRITE-01"], needs="stores writable")
 @pytest.mark.parametrize("length", [1, 512, 65536, 1 << 20])
 def test_glued(wire, length):
     """A WRITE takes exactly its payload: the request right behind it is answered."""
@@ -102,7 +102,7 @@ def test_length_0(wire):
     wire.in_step()
 
 
-@case("write.fua", req=["TX-FUA-02"], needs="writable fua")
+@case("write.fua", req=["TX-FUA-02"], needs="stores writable fua")
 def test_fua(client):
     """A WRITE with FUA succeeds where FUA was offered."""
     client.pwrite(b"f" * 512, 0, nbd.FUA)

@@ -19,6 +19,7 @@ from .wire import Wire
 __all__ = [
     "client",
     "connect",
+    "dial",
     "h",
     "raw",
     "run",
@@ -83,6 +84,18 @@ def connect(
         if run.breach is None:
             wire.leave()
         wire.conn.close()
+
+
+@pytest.fixture
+def dial(connect: Callable[[], Wire]) -> Callable[[], Wire]:
+    """Makes connections in the haggling phase."""
+
+    def more() -> Wire:
+        wire = connect()
+        wire.greet()
+        return wire
+
+    return more
 
 
 @pytest.fixture

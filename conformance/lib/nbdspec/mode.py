@@ -35,6 +35,12 @@ class Mode:
     delay: float = 0.0
     #: no structured replies on offer
     simple: bool = False
+    #: which of the handshake flags are on offer (FIXED_NEWSTYLE 1, NO_ZEROES 2)
+    handshake: int = 3
+    #: the oldstyle greeting, which leaves nothing to haggle over
+    oldstyle: bool = False
+    #: minimum, preferred and maximum block size; what breaks them is refused
+    block_size: tuple[int, ...] = ()
     #: "unix" or "tcp"
     transport: str = "unix"
     #: a server that no other case uses
@@ -83,6 +89,12 @@ class Mode:
             words.append(f"delay {self.delay:g} s")
         if self.simple:
             words.append("simple replies only")
+        if self.handshake != 3:
+            words.append(f"handshake flags {self.handshake}")
+        if self.oldstyle:
+            words.append("oldstyle")
+        if self.block_size:
+            words.append("block sizes " + "/".join(map(str, self.block_size)))
         if self.transport != "unix":
             words.append(self.transport)
         return ", ".join(words) or "plain"

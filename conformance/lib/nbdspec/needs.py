@@ -26,6 +26,7 @@ _FLAG_WORDS = {
 _WORDS = {
     "writable": "a writable export",
     "readonly": "a read-only export",
+    "stores": "an export that keeps what is written",
     "structured": "structured replies",
     "extended": "extended headers",
     "no-extended": "a server without extended headers",

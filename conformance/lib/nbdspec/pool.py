@@ -36,6 +36,7 @@ class Pool:
             return lease
         server = self.target.start(mode)
         lease = Lease(server, probe(server), None)
+        lease.profile.stores = self.target.stores
         if not mode.private:
             self._leases[mode] = lease
             while len(self._leases) > KEEP:

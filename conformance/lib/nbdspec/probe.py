@@ -30,8 +30,7 @@ def probe(server: Server) -> Profile:
     _ask(server, profile, _greeting)
     _ask(server, profile, _list)
     _ask(server, profile, _info)
-    if not profile.info:
-        _ask(server, profile, _export_name)
+    _ask(server, profile, _go if profile.info else _export_name)
     _ask(server, profile, _structured)
     _ask(server, profile, _extended)
     _ask(server, profile, _starttls)
@@ -67,6 +66,12 @@ def _info(wire: Wire, profile: Profile) -> None:
     if export.block_size:
         profile.block_size = True
         profile.minimum, profile.preferred, profile.maximum = export.block_size
+
+
+def _go(wire: Wire, profile: Profile) -> None:
+    """The size is the one that transmission will have; INFO may err (OPT-INFO-24)."""
+    wire.greet()
+    profile.size = wire.go().size
 
 
 def _export_name(wire: Wire, profile: Profile) -> None:

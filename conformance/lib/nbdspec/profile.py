@@ -40,6 +40,8 @@ class Profile:
     list: bool = False
     info: bool = False
     tls: str = "none"
+    #: what is written can be read back
+    stores: bool = True
 
     def has(self, word: str) -> bool:
         if word.startswith("no-"):
@@ -56,6 +58,7 @@ class Profile:
             "tls": self.tls != "none",
             "block-size": self.block_size,
             "parallel": True,
+            "stores": self.stores,
         }[word]
 
     def to_json(self) -> dict[str, object]:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from dataclasses import dataclass, field
+from typing import Iterator
 
 
 class Level(enum.Enum):
@@ -100,6 +102,16 @@ class Hang(Breach):
 
     def __init__(self, expected: str, came: str) -> None:
         super().__init__(expected, came, level=MUST)
+
+
+@contextlib.contextmanager
+def counts_as(level: Level, row: str | None = None) -> Iterator[None]:
+    """A connection that is closed inside counts at this level, not as a MUST."""
+    try:
+        yield
+    except Closed as closed:
+        closed.level, closed.row = level, row
+        raise
 
 
 class NotApplicable(Exception):

@@ -130,6 +130,11 @@ class Target(abc.ABC):
     #: False when what it serves belongs to somebody
     disposable = True
 
+    @property
+    def stores(self) -> bool:
+        """False for a back end that forgets what is written, as it should."""
+        return self.backend != "null"
+
 
 def program(name: str, variable: str) -> str:
     """Where a server's program is: an environment variable, or PATH."""
@@ -146,6 +151,12 @@ def program(name: str, variable: str) -> str:
     if found is None:
         raise NotInstalled(f"{name} is not installed (or say {variable}=/path/to/it)")
     return found
+
+
+def no_odd_ways(mode: Mode, name: str) -> None:
+    """For servers that have one way to greet and no block sizes to choose."""
+    if mode.handshake != 3 or mode.oldstyle or mode.block_size:
+        raise CannotDo(f"{name} cannot be started so: {mode.describe()}")
 
 
 def free_port() -> int:

@@ -9,7 +9,7 @@ import shlex
 from ..errors import UsageError
 from ..mode import Mode
 from ..process import Process, scratch
-from .base import CannotDo, Options, Server, Target, fill, free_port
+from .base import CannotDo, Options, Server, Target, fill, free_port, no_odd_ways
 
 PLACES = ("socket", "port", "image", "size", "export", "script", "args")
 
@@ -76,6 +76,7 @@ class CommandTarget(Target):
 
     def _check(self, mode: Mode) -> None:
         """What a command line cannot say it cannot do."""
+        no_odd_ways(mode, "--cmd")
         if mode.tls or mode.fail or mode.delay or mode.simple or mode.readonly:
             raise CannotDo(f"--cmd has no place for: {mode.describe()}")
         if len(mode.exports) > 1 or (mode.exports and "export" not in self._places):

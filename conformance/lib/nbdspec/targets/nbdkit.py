@@ -56,6 +56,8 @@ class NbdkitTarget(Target):
                 raise CannotDo("the null back end has no content")
             return ["null", f"size={mode.size}"]
         if backend == "python":
+            if mode.size > 1 << 30:
+                raise CannotDo("the sample plugin takes all of its memory at once")
             script = HOME.parent / "pyplugins" / "memory.py"
             return ["python", str(script), f"size={mode.size}"]
         if mode.content in ("pattern", "sparse"):
@@ -86,6 +88,14 @@ class NbdkitTarget(Target):
                 if word is None:
                     raise CannotDo(f"nbdkit has no filter that fails {command}")
                 words.append(f"{word}=100%")
+        if mode.block_size:
+            names.append("--filter=blocksize-policy")
+            words += [
+                f"blocksize-{which}={value}"
+                for which, value in zip(("minimum", "preferred", "maximum"),
+                                        mode.block_size)
+            ]
+            words.append("blocksize-error-policy=error")
         if mode.delay:
             names.append("--filter=delay")
             words += [f"rdelay={mode.delay}", f"wdelay={mode.delay}"]
@@ -114,6 +124,10 @@ class NbdkitTarget(Target):
             argv.append("-r")
         if mode.simple:
             argv.append("--no-sr")
+        if mode.handshake != 3:
+            argv.append(f"--mask-handshake={mode.handshake}")
+        if mode.oldstyle:
+            argv.append("-o")
         if len(mode.exports) == 1:
             argv += ["-e", mode.exports[0]]
         argv += [*filters[0], *mode.args, *plugin, *filters[1]]

@@ -8,7 +8,7 @@ import subprocess
 
 from ..mode import Mode
 from ..process import Process, scratch
-from .base import CannotDo, Options, Server, Target, fill, free_port, program
+from .base import CannotDo, Options, Server, Target, fill, free_port, no_odd_ways, program
 
 
 class NbdServerTarget(Target):
@@ -30,6 +30,7 @@ class NbdServerTarget(Target):
             raise CannotDo("the kit starts nbd-server without TLS")
         if mode.fail or mode.delay or mode.simple:
             raise CannotDo("nbd-server has no failing or slow back end")
+        no_odd_ways(mode, self.name)
         if mode.size == 0:
             raise CannotDo("nbd-server refuses an empty image")
         directory = scratch()

@@ -36,8 +36,10 @@ class NbdspecdTarget(NbdkitTarget):
 
     def plugin(self, mode: Mode, directory: Path) -> list[str]:
         """Content, several exports and failures come from a plugin of the kit."""
-        special = mode.fail or mode.delay or mode.content in ("pattern", "sparse")
+        special = mode.fail or mode.delay or mode.block_size or mode.content in ("pattern", "sparse")
         backend = self.backend or "memory"
+        # The sample plugin takes all of its memory at once, modes.py as it is used.
+        special = special or (backend == "python" and mode.size > 1 << 30)
         if special or len(mode.exports) > 1:
             return self.special(mode, directory)
         if backend == "python":
@@ -58,6 +60,8 @@ class NbdspecdTarget(NbdkitTarget):
             words.append("fail=" + ",".join(mode.fail))
         if mode.delay:
             words.append(f"delay={mode.delay}")
+        if mode.block_size:
+            words.append("block_size=" + ",".join(map(str, mode.block_size)))
         if len(mode.exports) > 1:
             words.append("exports=" + ",".join(mode.exports))
         return ["python", str(script), *words]

@@ -7,7 +7,7 @@ import subprocess
 
 from ..mode import Mode
 from ..process import Process, scratch
-from .base import CannotDo, Options, Server, Target, fill, free_port, program
+from .base import CannotDo, Options, Server, Target, fill, free_port, no_odd_ways, program
 
 
 class QemuNbdTarget(Target):
@@ -109,3 +109,4 @@ def _no_trouble(mode: Mode, name: str) -> None:
         raise CannotDo(f"{name} has no failing or slow back end here")
     if mode.simple:
         raise CannotDo(f"{name} cannot leave structured replies out")
+    no_odd_ways(mode, name)
