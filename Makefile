@@ -63,11 +63,16 @@ LINK = $(CC) $(OPT) -pthread $(SANFLAGS) -rdynamic $(LDFLAGS)
 BENCH_PROGRAMS = build/limit build/connect
 OBJS = $(SRC:server/%.c=$(OBJ)/%.o) $(if $(SANITIZE),$(OBJ)/sanitizers.o)
 
+# tests of the bridge for what no client can see
+BRIDGE_TEST = $(if $(filter no,$(value PYTHON)),,$(OUT)/bridge-test)
+BRIDGE_TEST_OBJS = $(patsubst server/%.c,$(OBJ)/%.o,\
+    $(wildcard server/tests/bridge_*.c))
+
 .PHONY: all
 all: $(BIN) $(BENCH_PROGRAMS)
 
 # V=1 shows the commands
-$(V).SILENT: $(BIN) $(OBJS) $(BENCH_PROGRAMS)
+$(V).SILENT: $(BIN) $(OBJS) $(BENCH_PROGRAMS) $(BRIDGE_TEST) $(BRIDGE_TEST_OBJS)
 
 $(BIN): $(OBJS)
 	@mkdir -p $(@D)
@@ -88,6 +93,16 @@ $(OBJ)/sanitizers.o: ci/sanitizers.c $(OBJ)/flags
 	@echo '  CC    $@'
 	$(COMPILE) -c -o $@ $<
 
+$(OUT)/bridge-test: $(BRIDGE_TEST_OBJS) $(filter-out $(OBJ)/main.o,$(OBJS))
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	$(LINK) -o $@ $^ $(LIBS)
+
+$(OBJ)/tests/%.o: server/tests/%.c $(OBJ)/flags
+	@mkdir -p $(@D)
+	@echo '  CC    $@'
+	$(COMPILE) $(PYFLAGS) -MMD -MP -c -o $@ $<
+
 $(BENCH_PROGRAMS): build/%: regress/scenarios/%.c server/wire.h
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
@@ -101,7 +116,7 @@ $(OBJ)/flags: force
 	$(shell mkdir -p $(@D))$(file >$@.new,$(FLAGS))
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
--include $(OBJS:.o=.d)
+-include $(OBJS:.o=.d) $(BRIDGE_TEST_OBJS:.o=.d)
 
 # Targets that run something install what they need first, then start over:
 # only after that can make know which interpreter there is.
@@ -138,15 +153,19 @@ TESTS = $(wildcard server/tests conformance/selftest regress/bugs regress/*/test
 run-quick:
 	$(NBDSPEC) server --quick --quiet
 
-run-check:
+run-check: $(BRIDGE_TEST)
 	$(MAKE) run-quick
 	$(KIT_PYTHON) -m pytest $(TESTS) $(ARGS)
 
-run-check-all:
+run-bridge: $(BRIDGE_TEST)
+	$(KIT_PYTHON) -m pytest -q server/tests/test_bridge.py $(ARGS)
+
+run-check-all: $(BRIDGE_TEST)
 	$(MAKE) $(PARALLEL) SANITIZE=address,undefined all
-	PYTHONMALLOC=malloc $(MAKE) SANITIZE=address,undefined run-quick
+	PYTHONMALLOC=malloc $(MAKE) SANITIZE=address,undefined run-quick \
+	    run-bridge
 	$(MAKE) $(PARALLEL) SANITIZE=thread all
-	$(MAKE) SANITIZE=thread run-quick
+	$(MAKE) SANITIZE=thread run-quick run-bridge
 	$(NBDSPEC) server --slow --quiet
 	$(KIT_PYTHON) -m pytest $(TESTS) $(ARGS)
 

@@ -14,6 +14,7 @@
 #include "../connection.h"
 #include "../log.h"
 #include "../quit.h"
+#include "../tls.h"
 
 #ifndef SO_PEERSEC
 #define SO_PEERSEC 31
@@ -128,6 +129,40 @@ module_peer_security_context (PyObject *self, PyObject *unused)
                              "peer_security_context: %s", strerror (errno));
     label[size] = '\0';
     return PyUnicode_DecodeFSDefault (label);
+}
+
+/* "" where there is no certificate. */
+static PyObject *
+peer_name (const char *function, char *(*get) (const struct stream *))
+{
+    const struct connection *c = current_connection;
+
+    if (!c)
+        return no_connection (function);
+    AUTO_FREE char *name = get (&c->stream);
+    if (!name)
+        return PyErr_Format (PyExc_RuntimeError,
+                             "%s: the certificate has no name that can be "
+                             "read",
+                             function);
+    return PyUnicode_DecodeUTF8 (name, (Py_ssize_t) strlen (name),
+                                 "surrogateescape");
+}
+
+PyObject *
+module_peer_tls_dn (PyObject *self, PyObject *unused)
+{
+    (void) self;
+    (void) unused;
+    return peer_name ("peer_tls_dn", tls_peer_dn);
+}
+
+PyObject *
+module_peer_tls_issuer_dn (PyObject *self, PyObject *unused)
+{
+    (void) self;
+    (void) unused;
+    return peer_name ("peer_tls_issuer_dn", tls_peer_issuer_dn);
 }
 
 PyObject *

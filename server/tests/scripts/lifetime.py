@@ -152,5 +152,8 @@ def shows(byte):
 
 
 def forget():
+    for item in kept:
+        if type(item) is tuple:
+            item[1].set()
     kept.clear()
     gc.collect()
