@@ -22,7 +22,8 @@
 /* Hundredths: half a thing a call; what is lost is lost at every call. */
 #define LEAK 50
 /* Calls, before anything is measured: the interpreter fills caches of its own
- * as it makes the first 1600 or so tracebacks. */
+ * as it makes the first 1600 or so tracebacks (sometimes more, which is why a
+ * leak must show in measurements that are repeated). */
 #define WARM_UP 2000
 
 static void *handle;
@@ -227,6 +228,8 @@ check_slopes (const char *api, const char *fail)
     for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
         config.python_buffer = BUFFER_MEMORYVIEW;
         long left = slope (operations[i].run, calls);
+        for (int again = 0; left >= LEAK && again < 5; again++)
+            left = slope (operations[i].run, calls);
         if (left >= LEAK) {
             fprintf (stderr, "%s (%s): %ld.%02ld things left behind a call\n",
                      operations[i].name, fail[0] ? fail : "good", left / 100,
