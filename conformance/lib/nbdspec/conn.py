@@ -89,7 +89,7 @@ class Conn:
         try:
             for part in parts:
                 self.sock.sendall(part)
-        except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
             return
         except TimeoutError:
             raise Hang("the server to take what it is sent", "no progress") from None
@@ -178,14 +178,20 @@ class Conn:
 
     def start_tls(self, context: ssl.SSLContext, hostname: str | None) -> None:
         self.flush()
-        self.sock = context.wrap_socket(self.sock, server_hostname=hostname)
+        try:
+            self.sock = context.wrap_socket(self.sock, server_hostname=hostname)
+        except (ssl.SSLError, ConnectionResetError) as error:
+            raise Breach("a TLS handshake", str(error), row="TLS-13") from None
+        except TimeoutError:
+            raise Hang("a TLS handshake", "no progress") from None
         self.transcript.tls(self.number, f"TLS: {self.sock.version()}")
 
     def shut(self) -> None:
         """No more will be sent; what comes can still be read."""
         self.flush()
         try:
-            self.sock.shutdown(socket.SHUT_WR)
+            # Past ssl's own shutdown, which would forget about TLS.
+            socket.socket.shutdown(self.sock, socket.SHUT_WR)
         except OSError:
             return
         self.transcript.closed(self.number, "the client shuts its sending side")

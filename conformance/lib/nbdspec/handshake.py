@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ssl
 import struct
 from dataclasses import dataclass
 from typing import Iterable, Mapping
@@ -107,6 +108,14 @@ class Handshake:
             offered = self.greeting()
         self.client_flags(offered & 3 if flags is None else flags)
         return offered
+
+    def starttls(self, context: ssl.SSLContext) -> None:
+        """STARTTLS that has to succeed; what was agreed on before is forgotten."""
+        self.option(nbd.STARTTLS)
+        self.expect_reply(nbd.STARTTLS, nbd.ACK, row="TLS-11")
+        self.structured = self.extended = False
+        self.contexts = {}
+        self.conn.start_tls(context, None)
 
     # Options
 

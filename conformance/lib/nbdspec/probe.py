@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 from . import nbd
 from .profile import Profile
 from .targets.base import Server
@@ -37,8 +39,22 @@ def probe(server: Server) -> Profile:
     return profile
 
 
+class Probe(Wire):
+    """Where TLS is a must, it comes right behind the greeting."""
+
+    tls: ssl.SSLContext | None = None
+
+    def greet(self, flags: int | None = None) -> int:
+        offered = super().greet(flags)
+        if self.tls is not None:
+            self.starttls(self.tls)
+        return offered
+
+
 def _ask(server: Server, profile: Profile, question) -> None:
-    wire = open_wire(server)
+    wire = Probe(server.connect(Transcript()), [], server.export)
+    if server.mode.tls_mode == "required":
+        wire.tls = server.tls
     try:
         question(wire, profile)
     except Breach:
@@ -96,7 +112,7 @@ def _extended(wire: Wire, profile: Profile) -> None:
 
 
 def _starttls(wire: Wire, profile: Profile) -> None:
-    wire.greet()
+    Wire.greet(wire)
     wire.option(nbd.STARTTLS)
     if wire.final(nbd.STARTTLS)[1].type == nbd.ACK:
-        profile.tls = "offered"
+        profile.tls = "required" if getattr(wire, "tls", None) else "offered"

@@ -172,6 +172,8 @@ def _reply(conn: Conn, step: dict) -> tuple[str, bytes]:
     magic = conn.read(4, "a reply")
     if int.from_bytes(magic, "big") == nbd.CHUNK_MAGIC:
         return _chunk_after(conn, magic)
+    if int.from_bytes(magic, "big") == nbd.EXTENDED_CHUNK_MAGIC:
+        return _extended_chunk_after(conn, magic)
     head = magic + conn.read(12, "a reply")
     error = int.from_bytes(head[4:8], "big")
     before = bytes.fromhex(str(step.get("hex", "")))
@@ -192,6 +194,15 @@ def _chunk_after(conn: Conn, magic: bytes) -> tuple[str, bytes]:
     _, flags, kind, cookie, length = struct.unpack(">IHHQI", head)
     payload = conn.read(length, "its payload") if length else b""
     return str(Chunk(flags, kind, cookie, payload)), head + payload
+
+
+def _extended_chunk_after(conn: Conn, magic: bytes) -> tuple[str, bytes]:
+    from .chunks import Chunk
+
+    head = magic + conn.read(28, "a chunk")
+    _, flags, kind, cookie, offset, length = struct.unpack(">IHHQQQ", head)
+    payload = conn.read(length, "its payload") if length else b""
+    return str(Chunk(flags, kind, cookie, payload, offset)), head + payload
 
 
 _READERS: dict[str, Callable[[Conn, dict], tuple[str, bytes]]] = {

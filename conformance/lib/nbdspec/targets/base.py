@@ -7,6 +7,7 @@ import abc
 import os
 import shutil
 import socket
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,6 +60,8 @@ class Server:
         self.tcp = tcp
         self.export = export
         self.clock = Clock()
+        #: what a client needs for TLS, where the server offers it
+        self.tls: ssl.SSLContext | None = None
         #: where the data of the export can be looked at behind the server's back
         self.image: Path | None = None
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from .. import HOME
+from .. import HOME, pki
 from ..mode import Mode
 from ..process import Process, scratch
 from .base import CannotDo, Options, Server, Target, fill, free_port, program
@@ -19,6 +19,16 @@ _ERROR_WORD = {
     "extents": "error-extents-rate",
     "cache": "error-cache-rate",
 }
+
+
+def tls_words(mode: Mode) -> list[str]:
+    """--tls and what belongs to it; both hosts use what they find without it."""
+    if not mode.tls:
+        return ["--tls=off"]
+    if mode.tls != "x509":
+        raise CannotDo(f"the kit's raw client has no TLS with {mode.tls}")
+    words = "require" if mode.tls_mode == "required" else "on"
+    return [f"--tls={words}", f"--tls-certificates={pki.directory()}"]
 
 
 class NbdkitTarget(Target):
@@ -38,8 +48,6 @@ class NbdkitTarget(Target):
         return out.stdout.split()[1] if len(out.stdout.split()) > 1 else "?"
 
     def start(self, mode: Mode) -> Server:
-        if mode.tls:
-            raise CannotDo("the kit starts nbdkit without TLS")
         directory = scratch()
         plugin = self.plugin(mode, directory)
         return self.run(mode, directory, self.filters(mode), plugin)
@@ -130,11 +138,14 @@ class NbdkitTarget(Target):
             argv.append("-o")
         if len(mode.exports) == 1:
             argv += ["-e", mode.exports[0]]
+        argv += tls_words(mode)
         argv += [*filters[0], *mode.args, *plugin, *filters[1]]
         process = Process(argv, directory, env=env)
         server = Server(mode, process, unix=unix, tcp=tcp)
         if mode.exports:
             server.export = mode.exports[0]
+        if mode.tls:
+            server.tls = pki.client_context()
         process.wait_until(server.listens, "connection")
         if plugin[0] == "file" and not plugin[1].startswith("dir="):
             server.image = Path(plugin[1])

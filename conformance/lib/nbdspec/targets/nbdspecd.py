@@ -28,8 +28,6 @@ class NbdspecdTarget(NbdkitTarget):
         return out.stdout.split()[-1] if out.stdout.split() else "?"
 
     def start(self, mode: Mode) -> Server:
-        if mode.tls:
-            raise CannotDo("the kit starts nbdspecd without TLS")
         directory = scratch()
         plugin = self.plugin(mode, directory)
         return self.run(mode, directory, ([], []), plugin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 
+from .. import pki
 from ..mode import Mode
 from ..process import Process, scratch
 from .base import CannotDo, Options, Server, Target, fill, free_port, no_odd_ways, program
@@ -40,10 +41,19 @@ class QemuNbdTarget(Target):
             argv.append("--read-only")
         if mode.exports:
             argv.append(f"--export-name={mode.exports[0]}")
+        if mode.tls:
+            argv += [
+                "--object",
+                "tls-creds-x509,id=tls,endpoint=server,verify-peer=no,"
+                f"dir={pki.directory()}",
+                "--tls-creds=tls",
+            ]
         argv += [*self.options.args, *mode.args, str(image)]
         process = Process(argv, directory)
         export = mode.exports[0] if mode.exports else ""
         server = Server(mode, process, unix=unix, tcp=tcp, export=export)
+        if mode.tls:
+            server.tls = pki.client_context()
         server.image = image
         process.wait_until(server.listens, "connection")
         return server
@@ -103,8 +113,8 @@ def _version(program_path: str) -> str:
 
 
 def _no_trouble(mode: Mode, name: str) -> None:
-    if mode.tls:
-        raise CannotDo(f"the kit starts {name} without TLS")
+    if mode.tls and (name != "qemu-nbd" or mode.tls_mode != "required"):
+        raise CannotDo(f"the kit starts {name} without TLS, or without optional TLS")
     if mode.fail or mode.delay:
         raise CannotDo(f"{name} has no failing or slow back end here")
     if mode.simple:
