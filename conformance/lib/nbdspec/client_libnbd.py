@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from . import nbd as proto
 from .client import Client, Extents, Refused
+from .relay import Relay
 from .targets.base import Server
 from .transcript import Transcript
-from .verdict import Finding, NotApplicable
+from .verdict import Breach, Closed, Finding, Hang, NotApplicable
 
 try:
     import nbd as libnbd
@@ -52,9 +53,15 @@ class LibnbdClient(Client):
         super().__init__(findings)
         self.h = handle(server, contexts)
         self._transcript = transcript
+        self._limit = server.clock.limit
         self._conn = transcript.connection()
-        self._note(f"libnbd connects to {server.uri}")
-        connect(self.h, server)
+        self._relay = Relay(server.socket(), server.clock.limit)
+        self._relay.start()
+        try:
+            self.h.connect_socket(self._relay.client.detach())
+        except libnbd.Error as error:
+            self._tell()
+            raise Breach("libnbd to connect", str(error)) from None
         self.size = self.h.get_size()
         self.flags = self._flags()
         sizes = (
@@ -64,8 +71,9 @@ class LibnbdClient(Client):
         self.minimum = sizes[0] or 1
         self.maximum = sizes[1] or proto.DEFAULT_MAXIMUM
 
-    def _note(self, words: str) -> None:
-        self._transcript.sent(self._conn, b"", words)
+    def _tell(self) -> None:
+        """What passed goes into the transcript: when something is wrong with it."""
+        self._relay.tell(self._transcript, self._conn)
 
     def _flags(self) -> int:
         """Transmission flags, put together from what libnbd tells of them."""
@@ -85,12 +93,13 @@ class LibnbdClient(Client):
         return proto.HAS_FLAGS | sum(flag for flag, ask in asked.items() if ask())
 
     def _run(self, words: str, function, *args):
-        self._note(words)
         try:
             return function(*args)
         except libnbd.Error as error:
+            if self._relay.hung:
+                raise Hang(f"an answer to {words}", "nothing") from None
             if error.errnum is None or self.h.aio_is_dead():
-                raise
+                raise Closed(f"an answer to {words}", str(error)) from None
             raise Refused(words, error.errnum) from None
 
     def pread(self, length: int, offset: int, flags: int = 0) -> bytes:
@@ -126,3 +135,5 @@ class LibnbdClient(Client):
     def close(self) -> None:
         if self.h.aio_is_ready():
             self.h.shutdown()
+        self._tell()
+        self._relay.join(self._limit)

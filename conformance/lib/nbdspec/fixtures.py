@@ -138,5 +138,4 @@ def client(
         wire.transmit(structured=lease.profile.structured, contexts=contexts)
         made = WireClient(wire, run.findings)
     yield made
-    if run.breach is None:
-        made.close()
+    made.close()

@@ -128,7 +128,7 @@ class Handshake:
         magic: int = nbd.IHAVEOPT,
     ) -> None:
         """Sends an option; length, where given, is announced in place of the real."""
-        words = f"option {nbd.option_name(number)}{_option_words(number, data)}"
+        words = f"option {nbd.option_name(number)}{option_words(number, data)}"
         if length is not None and length != len(data):
             words += f", announcing {length} bytes but sending {len(data)}"
         elif data:
@@ -386,7 +386,7 @@ class Handshake:
         return ident, name
 
 
-def _option_words(number: int, data: bytes) -> str:
+def option_words(number: int, data: bytes) -> str:
     """The data of an option in words, as far as it parses."""
     if number == nbd.EXPORT_NAME:
         return f" {_quoted(data)}"

@@ -29,10 +29,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[state_key] = State(options)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    state = config.stash.get(state_key, None)
-    if state is not None:
-        state.close()
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Ends the servers. A worker's findings go to the process that gathers."""
+    state = session.config.stash.get(state_key, None)
+    if state is None:
+        return
+    ends = [outcome.to_json() for outcome in state.close()]
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["nbdspec"] = ends
+    else:
+        gatherer = session.config.pluginmanager.get_plugin("nbdspec-gatherer")
+        if gatherer is not None:
+            gatherer.ends(ends)
 
 
 # Collection

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from pathlib import Path
 
+from .health import Health
 from .mode import Mode
 from .probe import probe
-from .profile import Profile
+from .profile import Profile, read_profile
 from .targets import Server, Target
 
 #: As many stay up at once; a mode that was not used for long makes room.
@@ -19,14 +21,15 @@ KEEP = 6
 class Lease:
     server: Server
     profile: Profile
-    #: descriptors when nobody is connected
-    descriptors: int | None
+    health: Health
 
 
 class Pool:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._leases: OrderedDict[Mode, Lease] = OrderedDict()
+        #: how the servers ended: their modes, and what was wrong
+        self.ends: list[tuple[Mode, str]] = []
 
     def get(self, mode: Mode) -> Lease:
         """A server in that mode; CannotDo, or CannotStart when it does not come up."""
@@ -35,13 +38,27 @@ class Pool:
             self._leases.move_to_end(mode)
             return lease
         server = self.target.start(mode)
-        lease = Lease(server, probe(server), None)
+        health = Health(server.process)
+        lease = Lease(server, self._profile(server), health)
         lease.profile.stores = self.target.stores
+        health.baseline()
         if not mode.private:
             self._leases[mode] = lease
             while len(self._leases) > KEEP:
-                self._leases.popitem(last=False)[1].server.stop()
+                self._stop(self._leases.popitem(last=False)[1])
         return lease
+
+    def _profile(self, server: Server) -> Profile:
+        """What the server says, or for the plain mode what it is declared to say."""
+        declared = self.target.options.profile
+        if declared and server.mode.default:
+            return read_profile(Path(declared))
+        return probe(server)
+
+    def _stop(self, lease: Lease) -> None:
+        """Ends a server that served in order; how it ends is judged as well."""
+        trouble = lease.server.stop()
+        self.ends.append((lease.server.mode, trouble or ""))
 
     def drop(self, lease: Lease) -> str | None:
         """Ends a server for good; the next case gets a fresh one."""
@@ -50,11 +67,7 @@ class Pool:
                 del self._leases[mode]
         return lease.server.stop()
 
-    def close(self) -> list[str]:
-        """Ends all; what was wrong with how they ended."""
-        troubles = []
+    def close(self) -> None:
+        """Ends all servers."""
         while self._leases:
-            trouble = self._leases.popitem()[1].server.stop()
-            if trouble:
-                troubles.append(trouble)
-        return troubles
+            self._stop(self._leases.popitem()[1])

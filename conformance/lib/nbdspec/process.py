@@ -138,8 +138,20 @@ class Process:
     def log(self) -> str:
         return self.log_path.read_text("utf-8", "replace")
 
+    def log_size(self) -> int:
+        return self.log_path.stat().st_size
+
+    def log_since(self, place: int) -> str:
+        """What was logged behind a place that log_size named."""
+        with self.log_path.open("rb") as file:
+            file.seek(place)
+            return file.read().decode("utf-8", "replace")
+
     def log_tail(self, lines: int = 12) -> str:
         return "\n".join(self.log().splitlines()[-lines:])
+
+    def ends_within(self, seconds: float) -> bool:
+        return ended(self._pidfd, seconds)
 
     def end_in_words(self) -> str:
         status = self.status

@@ -61,6 +61,14 @@ class Gatherer:
     def pytest_testnodedown(self, node, error) -> None:
         if error:
             self.problems.append(f"a worker ended: {error}")
+        self.ends(getattr(node, "workeroutput", {}).get("nbdspec", []))
+
+    def ends(self, outcomes: list[dict]) -> None:
+        """How the servers ended: told when it went wrong, and once when not."""
+        for data in outcomes:
+            outcome = Outcome.from_json(data)
+            if outcome.verdict.value != "PASS":
+                self._take(outcome)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for key, value in report.user_properties:
@@ -103,9 +111,20 @@ def run(
         args += ["-n", str(jobs), "--maxfail=0"]
     os.environ.pop("PYTEST_ADDOPTS", None)
     try:
-        return int(pytest.main(args, plugins=[gatherer]))
+        return int(pytest.main(args, plugins=[_Registrar(gatherer)]))
     finally:
         _remove(scratch)
+
+
+class _Registrar:
+    """Gives the gatherer a name by which the plugin finds it."""
+
+    def __init__(self, gatherer: Gatherer) -> None:
+        self._gatherer = gatherer
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.pluginmanager.register(self._gatherer, "nbdspec-gatherer")
 
 
 def _remove(path: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .caserun import CaseRun
 from .errors import KitError
+from .mode import Mode
 from .options import RunOptions
 from .pool import Lease, Pool
 from .targets import make
@@ -56,13 +57,15 @@ class State:
         return outcome
 
     def check_health(self, run: CaseRun, lease: Lease) -> None:
-        """After a case: does its server still run, and serve?"""
+        """After a case: does its server still run, in good order?"""
         server = lease.server
         process = server.process
         if process is not None and process.status is not None:
             run.trouble(process.end_in_words())
             self.pool.drop(lease)
             return
+        for trouble in lease.health.check():
+            run.trouble(trouble)
         if run.breach is not None and process is not None:
             # Whatever it got into, the next case is not to suffer from it.
             self.pool.drop(lease)
@@ -71,7 +74,23 @@ class State:
             if trouble:
                 run.trouble(trouble)
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+    def close(self) -> list[Outcome]:
+        """Ends the servers; how they end is a verdict too."""
+        if self._pool is None:
+            return []
+        pool, self._pool = self._pool, None
+        pool.close()
+        return [_end(mode, trouble) for mode, trouble in pool.ends]
+
+
+def _end(mode: Mode, trouble: str) -> Outcome:
+    """What sanitizers and clean-ups say when a server is told to end."""
+    return Outcome(
+        case="server.ends-in-order",
+        variant=mode.describe(),
+        section="server",
+        requirements=[],
+        level="must",
+        verdict=Verdict.FAIL if trouble else Verdict.PASS,
+        message=trouble,
+    )
