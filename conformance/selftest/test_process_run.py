@@ -203,13 +203,13 @@ def test_interrupt_of_a_terminal_is_not_two_signals(place: Path) -> None:
     pid, fd = pty.fork()
     if pid == 0:
         stats = str(place / "stats")
-        command = 'nbdinfo --size "$uri"; cat'
+        command = 'nbdinfo --size "$uri"; echo ready; read -r line'
         os.execv(
             NBDSPECD,
             [NBDSPECD, "--stats", stats, "--run", command, "null", "1M"],
         )
     got = b""
-    while b"1048576" not in got:
+    while b"ready" not in got:
         assert select.select([fd], [], [], GUARD)[0]
         got += os.read(fd, 4096)
     (place / "stats").unlink(missing_ok=True)

@@ -47,6 +47,8 @@ call_simply (enum callback cb, struct handle *h, struct io *io)
 static void
 debug_buffer (enum callback cb, const struct io *io)
 {
+    if (!config.debug_datapath)
+        return;
     log_debug ("%s: buffer %p, %llu bytes, offset %llu", callback_name (cb),
                (void *) io->buf->data, (unsigned long long) io->count,
                (unsigned long long) io->offset);

@@ -1,0 +1,660 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the options do, and command lines as other programs write them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from server_process import (
+    ABORT,
+    ACK,
+    GUARD,
+    NBDSPECD,
+    READ,
+    ROOT,
+    Client,
+    Server,
+    connected,
+    needs_python,
+    place,
+    read_line,
+    wait_for_file,
+    wait_gone,
+)
+
+__all__ = ["place"]
+
+PLUGIN = """
+def open(readonly): return 1
+def get_size(h): return 1 << 20
+def pread(h, count, offset): return b"p" * count
+"""
+
+
+def output(*args: str, **kwargs) -> str:
+    r = subprocess.run(
+        [NBDSPECD, *args], capture_output=True, text=True, timeout=GUARD, **kwargs
+    )
+    assert (r.returncode, r.stderr) == (0, "")
+    return r.stdout
+
+
+def size_of(address: str | tuple[str, int]) -> int:
+    with Client(address) as c:
+        c.greet()
+        return c.go()
+
+
+# -- what is printed
+
+
+def test_version() -> None:
+    assert output("--version").startswith("nbdspecd ")
+    assert output("-V") == output("--version")
+    assert output("--version", "null").splitlines()[1].startswith("null ")
+
+
+def test_help_is_for_stdout() -> None:
+    text = output("--help")
+    assert text.startswith("Usage: nbdspecd ")
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert text in output("--help", "memory")
+
+
+def test_option_lists_agree_with_help() -> None:
+    text = output("--help")
+    longs = output("--long-options").split()
+    assert len(longs) == len(set(longs)) > 50
+    for name in longs:
+        assert name in text
+    for letter in output("--short-options").split():
+        assert f"  {letter}, --" in text
+
+
+def test_dump_config() -> None:
+    lines = output("--dump-config").splitlines()
+    values = dict(line.split("=", 1) for line in lines)
+    assert lines == sorted(lines)
+    assert values["run_default_socket"] == "Unix"
+    assert values["exit_with_parent"] == "yes"
+    assert values["name"] == "nbdspecd"
+    major, minor = values["version"].split(".")[:2]
+    assert (values["version_major"], values["version_minor"]) == (major, minor)
+
+
+def test_dump_plugin_does_not_serve(place: Path) -> None:
+    text = output("--dump-plugin", "memory", "1M", cwd=place)
+    values = dict(line.split("=", 1) for line in text.splitlines())
+    assert values["name"] == "memory"
+    assert values["thread_model"] == "parallel"
+
+
+@needs_python
+def test_dump_plugin_of_a_script(place: Path) -> None:
+    (place / "plugin.py").write_text(
+        PLUGIN
+        + "import nbdkit\n"
+        + "def thread_model(): return nbdkit.THREAD_MODEL_SERIALIZE_REQUESTS\n"
+        + "def config(k, v): pass\n"
+        + "def config_complete(): raise RuntimeError\n"
+        + "def dump_plugin(): print('mine=1')\n"
+    )
+    text = output("python", "plugin.py", "a=b", "--dump-plugin", cwd=place)
+    values = dict(line.split("=", 1) for line in text.splitlines())
+    assert values["thread_model"] == "serialize_requests"
+    assert values["max_thread_model"] == "parallel"
+    assert values["mine"] == "1"
+
+
+def test_print_uri_comes_before_readiness(place: Path) -> None:
+    with Server(place, "--print-uri", "-e", "a b", "null", "1M") as s:
+        uri = f"nbd+unix:///a%20b?socket={s.socket}"
+        assert s.log() == f"{uri}\n'{uri}'\nnbdinfo '{uri}'\n"
+
+
+@pytest.mark.parametrize("option", ["--print-url", "--show-uri", "--show-url"])
+def test_print_uri_of_a_daemon(option: str, place: Path) -> None:
+    args = ("-i", "127.0.0.1", "-p", "0", "-P", "pid", option, "null", "1M")
+    text = output(*args, cwd=place)
+    try:
+        port = int(text.split("\n")[0].rsplit(":", 1)[1])
+        assert size_of(("127.0.0.1", port)) == 1 << 20
+    finally:
+        pid = int((place / "pid").read_text())
+        os.kill(pid, signal.SIGTERM)
+        wait_gone(pid)
+
+
+# -- how command lines are written
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--read memory 1M",
+        "memory 1M --read",
+        "memory --re 1M",
+        "-vr memory 1M",
+        "--threads 4 --no-fork --new-style --readonly memory size=1M",
+    ],
+)
+def test_abbreviations_and_order(line: str, place: Path) -> None:
+    line = line.replace("--re ", "--readonly ")
+    with Server(place, *line.split()) as s, Client(s.socket) as c:
+        c.greet(1)
+        c.option(1)  # EXPORT_NAME: size, flags, zeroes
+        reply = c.recv(134)
+        assert int.from_bytes(reply[:8], "big") == 1 << 20
+        assert reply[9] & 2  # read-only
+
+
+def test_words_after_two_dashes_are_no_options(place: Path) -> None:
+    with Server(place, "memory", "--", "1M") as s:
+        assert size_of(s.socket) == 1 << 20
+
+
+def test_plugin_by_the_path_of_nbdkits(place: Path) -> None:
+    path = "/usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-memory-plugin.so"
+    with Server(place, path, "1M") as s:
+        assert size_of(s.socket) == 1 << 20
+
+
+@needs_python
+@pytest.mark.parametrize("line", ["{} python", "/usr/bin/env -S {} -v python"])
+def test_shebang(line: str, place: Path) -> None:
+    if " " in NBDSPECD:
+        pytest.skip("the kernel splits the line at blanks")
+    script = place / "plugin.py"
+    script.write_text("#!" + line.format(NBDSPECD) + "\n" + PLUGIN)
+    script.chmod(0o755)
+    command = 'nbdinfo --size "$uri"'
+    text = subprocess.check_output(
+        [script, "--run", command], text=True, stderr=subprocess.DEVNULL, timeout=GUARD
+    )
+    assert text == "1048576\n"
+
+
+def test_called_nbdkit(place: Path) -> None:
+    (place / "nbdkit").symlink_to(NBDSPECD)
+    program = str(place / "nbdkit")
+
+    def text(*args: str) -> str:
+        return subprocess.check_output([program, *args], text=True, timeout=GUARD)
+
+    assert text("--version").startswith("nbdkit 1.")
+    values = dict(line.split("=", 1) for line in text("--dump-config").splitlines())
+    assert values["name"] == "nbdkit"
+    assert values["version"].startswith("1.") and values["version_major"] == "1"
+    r = subprocess.run([program], capture_output=True, text=True, timeout=GUARD)
+    assert r.returncode == 1 and r.stderr.startswith("nbdkit: error: ")
+
+
+@needs_python
+def test_libnbd_starts_it_as_nbdkit(place: Path) -> None:
+    (place / "nbdkit").symlink_to(NBDSPECD)
+    (place / "plugin.py").write_text(
+        "import sys\n"
+        "print('this would be in the way', flush=True)\n"
+        "sys.stderr.write('stdin: %r\\n' % sys.stdin.read())\n"
+        "def config(k, v): print(k, v, flush=True)\n"
+        "def get_ready(): print('ready', flush=True)\n" + PLUGIN
+    )
+    code = (
+        "import nbd, sys\n"
+        "h = nbd.NBD()\n"
+        "h.connect_command(['nbdkit', '-s', '--exit-with-parent', 'python',"
+        " 'plugin.py', 'key=value'])\n"
+        "print(h.get_size(), h.pread(4, 0) == b'pppp')\n"
+        "h.shutdown()\n"
+    )
+    r = subprocess.run(
+        ["/usr/bin/python3", "-c", code],
+        cwd=place,
+        env={
+            **os.environ,
+            "PATH": f"{place}:{os.environ['PATH']}",
+            "PYTHONUNBUFFERED": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+    )
+    assert (r.returncode, r.stdout) == (0, "1048576 True\n"), r.stderr
+    assert "this would be in the way" in r.stderr
+    assert "key value" in r.stderr and "ready" in r.stderr
+    assert "stdin: ''" in r.stderr
+
+
+def single(*args: str, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([NBDSPECD, "-s", *args], stdin=stdin, stdout=stdout)
+
+
+def test_single_over_pipes(place: Path) -> None:
+    in_r, in_w = os.pipe()
+    out_r, out_w = os.pipe()
+    p = single("memory", "1M", stdin=in_r, stdout=out_w)
+    os.close(in_r)
+    os.close(out_w)
+    try:
+        assert os.read(out_r, 18)[:8] == b"NBDMAGIC"
+        data = (3).to_bytes(4, "big")
+        data += b"IHAVEOPT" + (ABORT).to_bytes(4, "big") + bytes(4)
+        os.write(in_w, data)
+        reply = b""
+        while len(reply) < 20:
+            reply += os.read(out_r, 20 - len(reply))
+        assert int.from_bytes(reply[12:16], "big") == ACK
+        assert os.read(out_r, 1) == b""
+        assert p.wait(GUARD) == 0
+    finally:
+        p.kill()
+        p.wait()
+        os.close(in_w)
+        os.close(out_r)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_single_is_ended_by_a_signal(kind: str) -> None:
+    if kind == "pipe":
+        (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
+        p = single("memory", "1M", stdin=theirs_in, stdout=theirs_out)
+        keep = [ours_in]
+        os.close(theirs_in)
+        os.close(theirs_out)
+    else:
+        ours, theirs = socket.socketpair()
+        p = single("memory", "1M", stdin=theirs.fileno(), stdout=theirs.fileno())
+        theirs.close()
+        ours_out = os.dup(ours.fileno())
+        keep = [ours.detach()]
+    try:
+        assert os.read(ours_out, 18)[:8] == b"NBDMAGIC"
+        p.send_signal(signal.SIGTERM)
+        assert os.read(ours_out, 1) == b""
+        assert p.wait(GUARD) == 0
+    finally:
+        p.kill()
+        p.wait()
+        for fd in (ours_out, *keep):
+            os.close(fd)
+
+
+LABEL = "system_u:object_r:svirt_socket_t:s0"
+STAND_IN = """
+#include <stdio.h>
+#include <stdlib.h>
+int setsockcreatecon_raw (const char *label)
+{
+    FILE *f = fopen (getenv ("LABELS"), "a");
+    fprintf (f, "%s\\n", label ? label : "(none)");
+    return fclose (f);
+}
+"""
+
+
+@needs_python
+def test_command_line_of_virt_v2v(place: Path) -> None:
+    """As virt-v2v wrote it in 2021; the label goes to a stand-in."""
+    (place / "stand-in.c").write_text(STAND_IN)
+    library = place / "stand-in.so"
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-o", library, place / "stand-in.c"], check=True
+    )
+    (place / "plugin.py").write_text(PLUGIN + "def config(k, v): pass\n")
+    preload = f"{preloaded_runtime()} {library}".strip()
+    p = subprocess.Popen(
+        [NBDSPECD, "--exit-with-parent", "--foreground", "--newstyle",
+         "--pidfile", place / "pid", "--unix", place / "sock", "--threads", "8",
+         "-D", "nbdkit.backend.datapath=0", "--exportname", "/",
+         "--selinux-label", LABEL, "--verbose",
+         "python", f"script={place / 'plugin.py'}", f"params={place / 'x.json'}"],
+        env={**os.environ, "LD_PRELOAD": preload, "LABELS": str(place / "labels")},
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    wait_for_file(place / "pid")
+    with Client(str(place / "sock")) as c:
+        c.greet()
+        c.go(b"/")
+        c.read(0, 512)
+    p.send_signal(signal.SIGTERM)
+    _, log = p.communicate(timeout=GUARD)
+    assert p.returncode == 0
+    assert (place / "labels").read_text().split() == [LABEL, "(none)"]
+    assert "pread" not in log
+
+
+def preloaded_runtime() -> str:
+    """A sanitizer's runtime wants to be the first library."""
+    lines = subprocess.check_output(["ldd", NBDSPECD], text=True).splitlines()
+    return " ".join(line.split()[2] for line in lines if "libasan" in line)
+
+
+def test_label_where_there_is_no_selinux(place: Path) -> None:
+    if Path("/sys/fs/selinux/enforce").exists():
+        pytest.skip("SELinux is here")
+    r = subprocess.run(
+        [NBDSPECD, "--selinux-label", LABEL, "-U", "sock", "null", "1M"],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+    )
+    assert r.returncode == 1
+    assert "selinux-label: setsockcreatecon_raw: Invalid argument" in r.stderr
+    assert list(place.iterdir()) == []
+
+
+# -- where it listens
+
+
+def test_tcp_on_one_address_only(place: Path) -> None:
+    with Server(place, "null", "1M", "--print-uri", listen=("-i127.0.0.1", "-p0")) as s:
+        port = int(s.log().split("\n")[0].rsplit(":", 1)[1])
+        assert size_of(("127.0.0.1", port)) == 1 << 20
+        with pytest.raises(ConnectionRefusedError):
+            Client(("127.0.0.2", port))
+
+
+def have_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not have_ipv6(), reason="there is no IPv6 here")
+@pytest.mark.parametrize(
+    "options, open_at",
+    [([], ["127.0.0.1", "::1"]), (["-4"], ["127.0.0.1"]), (["-6"], ["::1"]),
+     (["-4", "-6"], ["::1"])],
+)  # fmt: skip
+def test_address_families(options: list[str], open_at: list[str], place: Path) -> None:
+    with Server(place, *options, "null", "1M", "--print-uri", listen=("-p0",)) as s:
+        port = int(s.log().split("\n")[0].rsplit(":", 1)[1])
+        for address in ("127.0.0.1", "::1"):
+            if address in open_at:
+                assert size_of((address, port)) == 1 << 20
+            else:
+                with pytest.raises(ConnectionRefusedError):
+                    Client((address, port))
+
+
+def test_port_can_be_had_again_at_once(place: Path) -> None:
+    with Server(place, "null", "1M", "--print-uri", listen=("-i127.0.0.1", "-p0")) as s:
+        port = s.log().split("\n")[0].rsplit(":", 1)[1]
+        with Client(("127.0.0.1", int(port))) as c:
+            c.greet()
+            s.stop()  # the server closes first: TIME_WAIT is on its side
+    with Server(place, "null", "1M", listen=("-i127.0.0.1", f"-p{port}")) as s:
+        assert size_of(("127.0.0.1", int(port))) == 1 << 20
+
+
+def option_of_connection(s: Server, level: int, name: int) -> int:
+    """A socket option of the server's side of its only connection."""
+    pidfd = os.pidfd_open(s.pid)
+    for entry in Path(f"/proc/{s.pid}/fd").iterdir():
+        if not os.readlink(entry).startswith("socket:"):
+            continue
+        fd = pidfd_getfd(pidfd, int(entry.name))
+        with socket.socket(fileno=fd) as sock:
+            if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 0:
+                os.close(pidfd)
+                return sock.getsockopt(level, name)
+    raise AssertionError("there is no connection")
+
+
+def pidfd_getfd(pidfd: int, fd: int) -> int:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    got = libc.syscall(438, pidfd, fd, 0)
+    if got == -1 and ctypes.get_errno() == errno.EPERM:
+        pytest.skip("another process may not be looked into here")
+    assert got >= 0
+    return got
+
+
+@pytest.mark.parametrize("options, keepalive", [([], 0), (["--keepalive"], 1)])
+def test_keepalive_and_no_delay(options: list[str], keepalive: int, place: Path) -> None:
+    listen = ("-i127.0.0.1", "-p0", "--print-uri", *options)
+    with Server(place, "null", "1M", listen=listen) as s:
+        port = int(s.log().split("\n")[0].rsplit(":", 1)[1])
+        with Client(("127.0.0.1", port)) as c:
+            c.greet()
+            got = option_of_connection(s, socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert got == keepalive
+            assert option_of_connection(s, socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def activated(*args: str, listeners: list[socket.socket], **kwargs):
+    """LISTEN_PID has to be the server's own number, so a shell becomes it."""
+    redirects = " ".join(
+        f"{3 + i}<&{sock.fileno()} {sock.fileno()}<&-"
+        for i, sock in enumerate(listeners)
+    )
+    script = f'exec {redirects} && LISTEN_PID=$$ exec "$@"'
+    return subprocess.Popen(
+        ["bash", "-c", script, "-", NBDSPECD, *args],
+        env={**os.environ, "LISTEN_FDS": str(len(listeners))},
+        pass_fds=tuple(sock.fileno() for sock in listeners),
+        **kwargs,
+    )
+
+
+def test_socket_activation(place: Path) -> None:
+    tcp = socket.create_server(("127.0.0.1", 0))
+    unix = socket.socket(socket.AF_UNIX)
+    unix.bind(str(place / "sock"))
+    unix.listen()
+    port = tcp.getsockname()[1]
+    # It stays in the foreground by itself, and removes nothing of others.
+    p = activated("memory", "1M", listeners=[unix, tcp])
+    try:
+        tcp.close()
+        unix.close()
+        assert size_of(("127.0.0.1", port)) == 1 << 20
+        assert size_of(str(place / "sock")) == 1 << 20
+        p.send_signal(signal.SIGTERM)
+        assert p.wait(GUARD) == 0
+    finally:
+        p.kill()
+        p.wait()
+    assert (place / "sock").is_socket()
+
+
+@needs_python
+def test_activation_is_not_passed_on(place: Path) -> None:
+    (place / "plugin.py").write_text(
+        PLUGIN
+        + "import os\nassert not [k for k in os.environ if k.startswith('LISTEN_')]\n"
+        + "os.system('ls /proc/self/fd >fds')\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        port = tcp.getsockname()[1]
+        p = activated("python", "plugin.py", listeners=[tcp], cwd=place)
+        try:
+            tcp.close()
+            assert size_of(("127.0.0.1", port)) == 1 << 20
+        finally:
+            p.kill()
+            p.wait()
+    assert (place / "fds").read_text().split() == ["0", "1", "2", "3"]
+
+
+def test_activation_of_somebody_else(place: Path) -> None:
+    with Server(place, "null", "1M", env={"LISTEN_PID": "1", "LISTEN_FDS": "1"}) as s:
+        assert "LISTEN_PID=1 was not for us (ignored)" in s.log()
+        assert size_of(s.socket) == 1 << 20
+
+
+def vsock_works() -> bool:
+    """Can a vsock client reach a server on this machine?"""
+    try:
+        with socket.socket(socket.AF_VSOCK) as server, socket.socket(
+            socket.AF_VSOCK
+        ) as client:
+            server.bind((socket.VMADDR_CID_ANY, socket.VMADDR_PORT_ANY))
+            server.listen()
+            client.settimeout(2)
+            client.connect((1, server.getsockname()[1]))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not Path("/dev/vsock").exists(), reason="there is no vsock here")
+def test_vsock(place: Path) -> None:
+    port = 20000 + os.getpid() % 20000
+    listen = ("--vsock", "-p", str(port), "--print-uri")
+    with Server(place, "null", "1M", listen=listen) as s:
+        assert s.log().startswith(f"nbd+vsock://1:{port}\n")
+        if vsock_works():
+            with socket.socket(socket.AF_VSOCK) as sock:
+                sock.settimeout(GUARD)
+                sock.connect((1, port))
+                c = Client(sock)
+                c.greet()
+                assert c.go() == 1 << 20
+        assert s.stop() == 0
+
+
+# -- logs
+
+COMPLAINING = PLUGIN.replace('return b"p" * count', "raise RuntimeError('oh dear')")
+
+
+def complain(place: Path, *args: str) -> Server:
+    """A server whose client has made it log an error."""
+    (place / "plugin.py").write_text(COMPLAINING)
+    s = Server(place, *args, "python", str(place / "plugin.py"))
+    with connected(s) as c:
+        c.request(READ, 0, 512)
+        assert c.simple_reply(512)[0] == errno.EIO
+    assert s.stop() == 0
+    return s
+
+
+@needs_python
+@pytest.mark.parametrize("args", [(), ("--log=stderr",)])
+def test_log_to_stderr(args: tuple[str, ...], place: Path) -> None:
+    with complain(place, *args) as s:
+        assert f"nbdspecd: python[1]: error: {place}/plugin.py: pread: error:" in s.log()
+        assert "oh dear" in s.log()
+
+
+@needs_python
+@pytest.mark.parametrize("form", ["null", "syslog"])
+def test_log_elsewhere(form: str, place: Path) -> None:
+    with complain(place, f"--log={form}") as s:
+        assert s.log() == ""
+
+
+@needs_python
+def test_log_to_a_file_appends(place: Path) -> None:
+    (place / "errors").write_text("before\n")
+    with complain(place, f"--log={place}/errors", "-v") as s:
+        assert "oh dear" not in s.log()
+        assert "debug: " in s.log()  # debugging lines are for stderr
+    text = (place / "errors").read_text()
+    assert text.startswith("before\n") and "oh dear" in text
+    assert "debug: " not in text
+
+
+@needs_python
+def test_name_in_front_of_lines(place: Path) -> None:
+    with complain(place, "--name", "disk seven") as s:
+        assert s.log().startswith("disk seven: python[1]: error: ")
+
+
+def test_debug_flags(place: Path) -> None:
+    args = ("-D", "nbdkit.backend.datapath=0", "-D", "some.flag=1", "null", "1M")
+    with Server(place, *args) as s:
+        assert s.log() == "nbdspecd: warning: debug flag -D some.flag was not used\n"
+
+
+@needs_python
+def test_stderr_that_nobody_reads_stops_nobody(place: Path) -> None:
+    """The pipe is full, yet each request is answered; no line is lost."""
+    r, w = os.pipe()
+    (place / "plugin.py").write_text(
+        PLUGIN.replace(
+            'return b"p" * count',
+            "raise RuntimeError('%d %s' % (offset // 512, 'x' * 8000))",
+        )
+    )
+    with Server(place, "python", str(place / "plugin.py"), stderr=w) as s:
+        os.close(w)
+        with connected(s) as c:
+            for i in range(100):  # 64 KiB are in the pipe after eight
+                c.request(READ, i * 512, 512)
+                assert c.simple_reply(512)[0] == errno.EIO
+        s.process.send_signal(signal.SIGTERM)
+        got = b""
+        while piece := os.read(r, 65536):
+            got += piece
+        os.close(r)
+        assert s.wait() == 0
+    for i in range(100):
+        assert b"RuntimeError: %d xxx" % i in got
+
+
+# -- the rest
+
+
+def test_stats_are_written(place: Path) -> None:
+    with Server(place, "--stats", str(place / "stats"), "memory", "1M") as s:
+        with connected(s) as c:
+            c.read(0, 512)
+        assert s.stop() == 0
+    stats = json.loads((place / "stats").read_text())
+    assert stats["callbacks"]["pread"] == 1
+
+
+def test_mask_handshake(place: Path) -> None:
+    with Server(place, "--mask-handshake", "0x1", "null", "1M") as s:
+        with Client(s.socket) as c:
+            assert c.recv(18)[16:] == b"\0\1"
+
+
+def test_readiness_can_go_down_a_pipe() -> None:
+    """-P with something that is no file: written to, never removed."""
+    r, w = os.pipe()
+    with subprocess.Popen(
+        [NBDSPECD, "-f", "-P", f"/proc/self/fd/{w}", "-U", "-", "null", "1M"],
+        pass_fds=(w,),
+    ) as p:
+        os.close(w)
+        assert int(read_line(r)) == p.pid
+        p.terminate()
+        assert p.wait(GUARD) == 0
+    os.close(r)
+
+
+def test_path_with_blanks(place: Path) -> None:
+    """The program itself may lie in such a directory."""
+    odd = place / "a b"
+    odd.mkdir()
+    (odd / "nbdspecd").symlink_to(NBDSPECD)
+    r = subprocess.run(
+        [odd / "nbdspecd", "--run", 'nbdinfo --size "$uri"', "null", "1M"],
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+    )
+    assert r.stdout == "1048576\n"
+
+
+def test_is_run_from_the_tree_it_belongs_to() -> None:
+    assert Path(NBDSPECD).is_file(), f"build it first: make (in {ROOT})"
+    assert sys.version_info >= (3, 11)
