@@ -214,6 +214,9 @@ def test_interrupt_of_a_terminal_is_not_two_signals(place: Path) -> None:
         got += os.read(fd, 4096)
     (place / "stats").unlink(missing_ok=True)
     os.write(fd, b"\x03")
+    pidfd = os.pidfd_open(pid)
+    assert select.select([pidfd], [], [], GUARD)[0]
+    os.close(pidfd)
     _, status = os.waitpid(pid, 0)
     os.close(fd)
     assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGINT
