@@ -34,7 +34,8 @@ BEYOND = {
 EITHER = {EINVAL: MUST}
 
 
-@case("edge.read-last-byte", req=["SIZE-34", "TX-READ-05"], mode=TINY, needs="size>=512")
+@case("edge.read-last-byte", req=["SIZE-34", "TX-READ-05"],
+      mode=TINY, needs="size>=512")
 def test_read_last_byte(client):
     """The last block of an export can be read, and reads as what it holds."""
     data = client.pread(512, client.size - 512)

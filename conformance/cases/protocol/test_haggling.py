@@ -28,7 +28,7 @@ def test_forty_options(wire):
     wire.transmit().in_step()
 
 
-@case("haggling.pipelined", req=["HS-15", "HS-20"])
+@case("haggling.pipelined", req=["HS-15", "HS-20", "COMPAT-04", "MAGIC-01"])
 def test_pipelined(wire):
     """Options and requests that come in one piece are answered one after the other."""
     batch = option(nbd.STRUCTURED_REPLY, b"no") + option(99, b"data" * 100)
@@ -50,7 +50,7 @@ def test_abort_with_data(wire):
     wire.conn.expect_closed("ABORT ends the session")
 
 
-@case("haggling.abort-after-errors", req=["OPT-ABORT-01", "OPT-ABORT-06"])
+@case("haggling.abort-after-errors", req=["OPT-ABORT-01", "OPT-ABORT-06", "TERM-10"])
 def test_abort_after_errors(wire):
     """ABORT is acknowledged after whatever went wrong."""
     wire.option(GO, b"")
@@ -73,7 +73,7 @@ def test_plain_client(raw):
         raw.final(LIST)
         raw.final(ABORT)
     except Closed:
-        raw.finding(MAY, "a client without fixed newstyle is dropped at its first option")
+        raw.finding(MAY, "without fixed newstyle the first option ends the session")
 
 
 @case("haggling.error-text", req=["STR-01", "STR-03", "ERRREP-01", "ERRREP-04"])
@@ -85,7 +85,8 @@ def test_error_text(wire):
     wire.in_step()
 
 
-@case("haggling.starttls-without-tls", req=["TLS-09", "OPT-STARTTLS-02"], needs="no-tls")
+@case("haggling.starttls-without-tls", req=["TLS-09", "OPT-STARTTLS-02"],
+      needs="no-tls")
 def test_starttls_without_tls(wire):
     """A server without TLS says so, and goes on in the clear."""
     wire.option(STARTTLS)
@@ -122,6 +123,17 @@ def test_length_absurd(connect, number):
     other.in_step()
 
 
+@case("info.listed-can-be-opened", req=["OPT-LIST-06", "OPT-LIST-07"], mode=NAMED)
+def test_listed_can_be_opened(wire):
+    """Each name that is listed can be asked about, and the last one opened."""
+    names = [name for name, _ in wire.list()]
+    for name in names[:32]:
+        wire.info(name)
+    if names:
+        wire.go(names[-1])
+        wire.in_step()
+
+
 @case("info.name", req=["INFO-NAME-01"], mode=NAMED)
 def test_info_name(wire):
     """The canonical name of a named export is its name, where it is told."""
@@ -138,14 +150,15 @@ def test_info_description(wire):
         assert export.description == listed[wire.name]
 
 
-@case("info.block-size", req=["INFO-BS-01", "INFO-BS-02", "SIZE-04"], needs="block-size")
+@case("info.block-size", req=["INFO-BS-01", "INFO-BS-02", "SIZE-04"],
+      needs="block-size")
 def test_info_block_size(wire):
     """Block sizes are told to those who ask, by INFO as by GO."""
     sizes = wire.info(None, [nbd.INFO_BLOCK_SIZE]).block_size
     assert sizes and wire.go(None, [nbd.INFO_BLOCK_SIZE]).block_size == sizes
 
 
-@case("info.only-asked", req=["OPT-INFO-12", "OPT-INFO-14"])
+@case("info.only-asked", req=["OPT-INFO-12", "OPT-INFO-14", "INFO-EXPORT-01"])
 def test_only_asked(wire):
     """Without requests INFO_EXPORT comes; the client need not know what else comes."""
     assert nbd.INFO_EXPORT in wire.info().infos

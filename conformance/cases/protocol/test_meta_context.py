@@ -26,6 +26,7 @@ SECTION = "meta-context"
 ALLOCATION = "base:allocation"
 HAS = f"meta:{ALLOCATION}"
 NAMED = Mode(exports=("alpha", "beta"))
+NAMES = ["META-06", "META-07", "META-08"]
 BOTH = pytest.mark.parametrize(
     "number", [LIST_META_CONTEXT, SET_META_CONTEXT], ids=["list", "set"]
 )
@@ -38,10 +39,24 @@ def haggling(wire):
     return wire
 
 
-@case("meta.list-all", req=["OPT-META-10", "OPT-META-08", "OPT-META-16"], needs=HAS)
+@case("meta.list-all", needs=HAS,
+      req=["OPT-META-08", "OPT-META-10", "OPT-META-16", *NAMES])
 def test_list_all(haggling):
-    """A list without queries has every context of the export."""
-    assert ALLOCATION in haggling.list_meta()
+    """A list without queries has every context of the export, by proper names."""
+    found = haggling.list_meta()
+    assert ALLOCATION in found
+    for name in found:
+        space = name.partition(":")[0]
+        assert space.isprintable() and not set(space) & set(" \t"), repr(name)
+
+
+@case("meta.namespaces", req=["META-09"], needs=HAS)
+def test_namespaces(haggling):
+    """Contexts are in namespaces that exist: base, nbd-server, x-..., qemu."""
+    for name in haggling.list_meta():
+        space = name.partition(":")[0]
+        known = space in ("base", "nbd-server", "qemu") or space.startswith("x-")
+        assert known, name
     haggling.in_step()
 
 

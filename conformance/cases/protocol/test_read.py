@@ -28,7 +28,7 @@ def test_what_is_there(client, length):
     assert data == pattern(offset, length), "other bytes than the export holds"
 
 
-@case("read.simple-without-negotiation", req=["TX-01", "SR-01"])
+@case("read.simple-without-negotiation", req=["TX-01", "SR-01", "TX-10"])
 def test_simple_without_negotiation(wire):
     """Without structured replies READ gets a simple reply."""
     wire.transmit()

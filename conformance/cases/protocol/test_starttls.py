@@ -186,7 +186,8 @@ def test_forgets_extended(clear, server):
     clear.read(512, 0)
 
 
-@case("starttls.plain-text-behind", req=["OPT-STARTTLS-05"], mode=OPTIONAL, hostile=True)
+@case("starttls.plain-text-behind", req=["OPT-STARTTLS-05"],
+      mode=OPTIONAL, hostile=True)
 def test_plain_text_behind(clear):
     """An option in the clear behind STARTTLS is never run."""
     injected = option(STARTTLS) + option(99) + option(LIST)

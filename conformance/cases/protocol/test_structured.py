@@ -12,11 +12,13 @@ from nbdspec.verdict import SHOULD as WARN
 
 SECTION = "structured"
 MIB = 1 << 20
+COMMANDS = [nbd.READ, nbd.WRITE, nbd.TRIM, nbd.WRITE_ZEROES, nbd.FLUSH, nbd.CACHE, 99]
 CHUNKS = ["SR-07", "SR-11", "SR-12", "SR-13", "SR-15", "SR-21", "SR-22"]
 HOLES = ["SR-24", "SR-25", "SR-26", "SR-28", "TX-READ-12", "TX-READ-14", "TX-READ-19"]
 
 
-@case("structured.option-with-data", req=["OPT-SR-02"], level=SHOULD, needs="structured")
+@case("structured.option-with-data", req=["OPT-SR-02"],
+      level=SHOULD, needs="structured")
 def test_option_with_data(wire):
     """STRUCTURED_REPLY with data is refused, and nothing is agreed on."""
     wire.option(nbd.STRUCTURED_REPLY, b"data")
@@ -77,10 +79,9 @@ def test_few_chunks(wire):
     assert len(reply.chunks) <= 1024
 
 
-@case("structured.errors-as-chunks", req=["SR-04", "SR-37", "SR-41", "SR-42"],
-      level=SHOULD, needs="structured")
-@pytest.mark.parametrize("command", [nbd.WRITE, nbd.TRIM, nbd.WRITE_ZEROES, nbd.FLUSH,
-                                     nbd.CACHE, 99], ids=nbd.command_name)
+@case("structured.errors-as-chunks", level=SHOULD, needs="structured",
+      req=["SR-04", "SR-37", "SR-40", "SR-41", "SR-42", "ERR-12", "TX-READ-30"])
+@pytest.mark.parametrize("command", COMMANDS, ids=nbd.command_name)
 def test_errors_as_chunks(wire, command):
     """Errors of all commands come as chunks once structured replies are agreed on."""
     wire.transmit(structured=True)

@@ -26,7 +26,8 @@ def run(argv: list[str]) -> str:
     return done.stdout
 
 
-@case("tool.qemu-img-reads", req=["COMPAT-02"], mode=Mode(size=1 << 20, content="pattern"))
+@case("tool.qemu-img-reads", req=["COMPAT-02"],
+      mode=Mode(size=1 << 20, content="pattern"))
 @pytest.mark.parametrize("convert", ["convert", "dd"])
 def test_qemu_img_reads(server, tmp_path, convert):
     """qemu-img copies an export into a file, byte for byte."""
@@ -39,7 +40,8 @@ def test_qemu_img_reads(server, tmp_path, convert):
     assert out.read_bytes() == pattern(0, 1 << 20), "the copy differs"
 
 
-@case("tool.qemu-img-writes", req=["COMPAT-02"], needs="writable", mode=Mode(size=1 << 20))
+@case("tool.qemu-img-writes", req=["COMPAT-02"],
+      needs="writable", mode=Mode(size=1 << 20))
 def test_qemu_img_writes(server, connect, tmp_path):
     """qemu-img convert -n puts an image into an export, byte for byte."""
     image = tmp_path / "image"

@@ -65,7 +65,8 @@ def test_fast(client, flags):
     assert client.pread(65536, 0) == want
 
 
-@case("zeroes.fast-not-offered", req=["TX-ZERO-19", "TX-ZERO-18"], level=SHOULD,
+@case("zeroes.fast-not-offered", req=["TX-ZERO-19", "TX-ZERO-18", "TF-12"],
+      level=SHOULD,
       needs=f"{ZEROES} no-fast-zero")
 def test_fast_not_offered(wire):
     """FAST_ZERO where it was not offered is refused, and the server lives on."""
