@@ -3,6 +3,7 @@
 # make                 builds build/nbdspecd
 # make conformance     runs the kit (SERVER=nbdkit, URI=nbd://..., ARGS=...)
 # make check           the project's own tests; check-all: all of them
+# make fuzz            libFuzzer over whole connections (SECONDS=60)
 # make bench           the benchmarks into build/bench (FULL=1, HOST=...)
 #
 # CC=gcc|clang  DEBUG=1  WERROR=1  SANITIZE=address,undefined|thread
@@ -122,7 +123,7 @@ $(OBJ)/flags: force
 # only after that can make know which interpreter there is.
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: conformance check check-all bench bench-docs
+.PHONY: conformance check check-all bench bench-docs fuzz
 conformance:
 	ci/setup run $(if $(filter-out nbdspecd,$(SERVER)),report)
 	$(MAKE) $(PARALLEL) all
@@ -137,6 +138,11 @@ bench:
 	ci/setup bench
 	$(MAKE) $(PARALLEL) all
 	$(MAKE) run-bench
+
+# SECONDS of libFuzzer over whole connections
+fuzz:
+	ci/setup fuzz
+	ci/fuzz/run libfuzzer $(or $(SECONDS),60)
 
 # The tables of docs/bench, from the last make bench FULL=1.
 bench-docs:
@@ -166,6 +172,8 @@ run-check-all: $(BRIDGE_TEST)
 	    run-bridge
 	$(MAKE) $(PARALLEL) SANITIZE=thread all
 	$(MAKE) SANITIZE=thread run-quick run-bridge
+	$(MAKE) $(PARALLEL) CC=clang WERROR=1 VARIANT=clang all
+	ci/fuzz/run replay
 	$(NBDSPEC) server --slow --quiet
 	$(KIT_PYTHON) -m pytest $(TESTS) $(ARGS)
 

@@ -135,6 +135,14 @@ def test_setup_no_says_what_is_missing(machine: Machine) -> None:
     assert machine.calls() == []
 
 
+def test_clang_gets_the_libraries_of_its_version(machine: Machine) -> None:
+    (machine.state / "updated").touch()
+    machine.program("clang", "#!/bin/sh\necho 14.0.6\n")
+    assert machine.setup("fuzz").returncode == 0
+    _, second = machine.calls()
+    assert second.split()[-1] == "libclang-rt-14-dev"
+
+
 def test_users_go_through_sudo(machine: Machine) -> None:
     machine.program("id", "#!/bin/sh\necho 1000\n")
     (machine.state / "updated").touch()

@@ -27,7 +27,8 @@ cleanup_ref (PyObject **p)
 {
     Py_XDECREF (*p);
 }
-#define AUTO_REF CLEANUP (cleanup_ref)
+/* unused: that it is released is use enough, which clang does not see */
+#define AUTO_REF CLEANUP (cleanup_ref) __attribute__ ((unused))
 
 /* ------------------------------------------------- interp.c: interpreter */
 
