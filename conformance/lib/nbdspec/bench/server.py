@@ -30,9 +30,10 @@ def program(host: str) -> str:
         candidates = ["nbdkit"]
     else:
         # limit and connect are built beside nbdspecd, and installed with it
+        place = "bin" if host == "nbdspecd" else "libexec/nbdspec"
+        installed = str(ROOT.parent.parent / place / host)
         given = os.environ.get("NBDSPECD", "") if host == "nbdspecd" else ""
         built = str(ROOT / "build" / host)
-        installed = str(ROOT.parent.parent / "libexec" / "nbdspec" / host)
         candidates = [given] if given else [built, installed, host]
     for candidate in candidates:
         if path := shutil.which(candidate):
