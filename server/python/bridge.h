@@ -185,8 +185,11 @@ int exception_log_syntax (const char *file);
  * io->error_text as docs/nbdkit-compat.md says. */
 int exception_to_errno (enum callback cb, struct io *io);
 
-/* "SCRIPT: CALLBACK: error: ..." */
+/* "SCRIPT: CALLBACK: error: ...", and "warning: ..." for what does no harm
+ * here but is not what the author can have meant. */
 void callback_error (enum callback cb, const char *fmt, ...)
+    __attribute__ ((format (printf, 2, 3)));
+void callback_warning (enum callback cb, const char *fmt, ...)
     __attribute__ ((format (printf, 2, 3)));
 
 /* Strings for people: UTF-8, never with a NUL inside, whatever O holds; NULL

@@ -55,10 +55,9 @@ odd_result (enum callback cb, PyObject *result, const char *expected,
         return;
     reported[cb] = true;
     AUTO_FREE char *text = describe (result);
-    callback_error (cb,
-                    "warning: returned %s; expected %s; taken for %s (not "
-                    "reported again)",
-                    text ? text : "something", expected, taken_for);
+    callback_warning (
+        cb, "returned %s; expected %s; taken for %s (not reported again)",
+        text ? text : "something", expected, taken_for);
 }
 
 /* Calls CB; an exception is logged. */
@@ -374,13 +373,12 @@ fua_of_version_1 (void)
 
     if (!reported[CB_CAN_FUA]) {
         reported[CB_CAN_FUA] = true;
-        callback_error (CB_CAN_FUA,
-                        "warning: returned FUA_NATIVE, but functions of API "
-                        "version 1 are not told about FUA: %s (not reported "
-                        "again)",
-                        flush ? "the server flushes instead"
-                              : "and there is no function flush, so FUA is "
-                                "not offered");
+        callback_warning (CB_CAN_FUA,
+                          "returned FUA_NATIVE, but functions of API version "
+                          "1 are not told about FUA: %s (not reported again)",
+                          flush ? "the server flushes instead"
+                                : "and there is no function flush, so FUA is "
+                                  "not offered");
     }
     return flush ? LEVEL_EMULATE : LEVEL_NONE;
 }

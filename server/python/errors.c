@@ -181,18 +181,35 @@ exception_log_syntax (const char *file)
     return 0;
 }
 
+static void
+report (enum callback cb, const char *kind, const char *fmt, va_list args)
+{
+    AUTO_FREE char *text = NULL;
+
+    if (vasprintf (&text, fmt, args) == -1)
+        text = NULL;
+    log_error ("%s: %s: %s: %s", script_name, callback_name (cb), kind,
+               text ? text : "no memory");
+}
+
 void
 callback_error (enum callback cb, const char *fmt, ...)
 {
-    AUTO_FREE char *text = NULL;
     va_list args;
 
     va_start (args, fmt);
-    if (vasprintf (&text, fmt, args) == -1)
-        text = NULL;
+    report (cb, "error", fmt, args);
     va_end (args);
-    log_error ("%s: %s: error: %s", script_name, callback_name (cb),
-               text ? text : "no memory");
+}
+
+void
+callback_warning (enum callback cb, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start (args, fmt);
+    report (cb, "warning", fmt, args);
+    va_end (args);
 }
 
 /* Cuts TEXT to what a string on the wire can have (STR-03). */

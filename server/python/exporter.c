@@ -13,7 +13,6 @@
 
 #include <string.h>
 
-#include "../log.h"
 #include "../stats.h"
 
 struct exporter {
@@ -107,10 +106,11 @@ report_kept (enum callback cb, Py_ssize_t views)
     if (reported)
         return;
     reported = true;
-    log_error ("%s: %s: warning: the script still refers to its buffer after "
-               "the callback (%zd views). This server keeps the memory for "
-               "it; others do not. (Not reported again.)",
-               script_name, callback_name (cb), views);
+    callback_warning (cb,
+                      "the script still refers to its buffer after the "
+                      "callback (views: %zd); this server keeps the memory "
+                      "for it, others do not (not reported again)",
+                      views);
 }
 
 int

@@ -5,6 +5,7 @@
 #include "bridge.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -133,7 +134,7 @@ python_thread_model (void)
     long n = PyLong_Check (result)
                  ? PyLong_AsLongAndOverflow (result, &overflow)
                  : -1;
-    if (n < 0 || overflow) {
+    if (n < 0 || n > INT_MAX || overflow) {
         AUTO_REF PyObject *repr = PyObject_Repr (result);
         PyErr_Clear ();
         AUTO_FREE char *text = repr ? text_of (repr) : NULL;
@@ -144,10 +145,10 @@ python_thread_model (void)
         return -1;
     }
     if (n > THREAD_MODEL_PARALLEL) {
-        callback_error (CB_THREAD_MODEL,
-                        "warning: returned %ld; expected one of the constants "
-                        "nbdkit.THREAD_MODEL_*, 0 to 3; taken for 3",
-                        n);
+        callback_warning (CB_THREAD_MODEL,
+                          "returned %ld; expected one of the constants "
+                          "nbdkit.THREAD_MODEL_*, 0 to 3; taken for 3",
+                          n);
         n = THREAD_MODEL_PARALLEL;
     }
     return (int) n;
