@@ -3,9 +3,9 @@
 
     nbdspecd -t 8 python upload.py url=https://host:54322/images/TICKET size=6G
 
-and cafile=FILE, insecure=yes (any certificate), local=yes (through the Unix socket
-that the daemon names), connections=4, timeout=60. The pool of connections is in
-regress/imageio/client.py.
+or url=http+unix://%2FSOCKET/images/TICKET; cafile=FILE, insecure=yes (trust any
+certificate), local=yes (through the Unix socket that the daemon names), connections=4,
+timeout=60. The pool of connections is regress/imageio/client.py.
 
 Lessons: PARALLEL pays where each request waits for somebody else; http.client
 sends the memoryview itself, no copy is made; what the daemon cannot do is not
@@ -41,7 +41,8 @@ def config(key: str, value: str) -> None:
 
 def config_complete() -> None:
     url = urlsplit(settings["url"])
-    if url.scheme not in ("http", "https") or not url.hostname or len(url.path) < 2:
+    schemes = ("http", "https", "http+unix")
+    if url.scheme not in schemes or not url.hostname or len(url.path) < 2:
         raise ValueError(f"url={settings['url']}: expected http[s]://HOST[:PORT]/PATH")
     if not settings["size"] or nbdkit.parse_size(settings["size"]) == 0:
         raise ValueError("size= is missing or 0: expected the image's size, as in 6G")

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 Connection = http.client.HTTPConnection
 Reply = http.client.HTTPResponse
@@ -53,10 +53,12 @@ class Client:
                 self._tls.check_hostname = False
                 self._tls.verify_mode = ssl.CERT_NONE
         self._unix_socket: str | None = None
+        if parts.scheme == "http+unix":  # the usual way to write it: %2F for /
+            self._unix_socket = unquote(parts.netloc)
         answer = self._options()
         self.features: list[str] = answer.get("features", [])
         if local:
-            self._unix_socket = answer.get("unix_socket")
+            self._unix_socket = answer.get("unix_socket", self._unix_socket)
         # a daemon that does not say how many it allows allows one
         most = (answer.get(f"max_{who}", 1) for who in ("readers", "writers"))
         self.connections = min(connections, *most)
@@ -140,6 +142,16 @@ class Client:
         with self._all() as taken:
             for conn in taken:
                 conn.close()
+
+    def size(self) -> int:
+        """The image's, which Content-Range tells."""
+        with self._borrowed() as conn:
+            reply = self._ask(conn, "GET", headers={"Range": "bytes=0-0"}, want=(206,))
+            reply.read()
+        total = (reply.getheader("Content-Range") or "").rpartition("/")[2]
+        if not total.isdigit():
+            raise Refused(f"GET: Content-Range ends with {total!r}, not with a size")
+        return int(total)
 
     def read(self, buf: memoryview, offset: int) -> None:
         headers = {"Range": f"bytes={offset}-{offset + len(buf) - 1}"}

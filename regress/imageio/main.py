@@ -18,6 +18,7 @@ import re
 import signal
 import socket
 import ssl
+import threading
 from pathlib import Path
 
 from .knobs import FEATURES, Bandwidth, Fault, Knobs
@@ -77,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--bandwidth", type=size, metavar="BYTES", help="a second, of PUT")
     p.add_argument("--idle-timeout", type=seconds, metavar="S")
     p.add_argument("--fault", type=fault, action="append", default=[])
+    p.add_argument("--stdin", action="store_true", help="end when stdin is closed")
     p.add_argument("--digest", action="store_true", help="log the image's SHA-256")
     return p
 
@@ -87,6 +89,13 @@ def digest(path: Path) -> str:
         while n := f.readinto(block):
             answer.update(block[:n])
     return answer.hexdigest()
+
+
+def end_with_stdin() -> None:
+    """Whoever started this is gone, however it ended."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def add_ticket(shared: Shared, args: argparse.Namespace) -> None:
@@ -151,6 +160,8 @@ def run(argv: list[str] | None = None) -> int:
         "pid": os.getpid(),
     }
     print(json.dumps(ready), flush=True)
+    if args.stdin:
+        threading.Thread(target=end_with_stdin, daemon=True).start()
     signal.sigwait(signals)
     server.stop()
     remove_socket(local)

@@ -26,8 +26,9 @@ class Daemon:
         self._log = directory / "imageiod.log"
         with open(self._log, "w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), "--dir", str(directory), *options],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, str(PROGRAM), "--stdin", "--dir", str(directory)]
+                + list(options),
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

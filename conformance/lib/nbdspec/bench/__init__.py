@@ -4,14 +4,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import importlib.util
+import os
 import shlex
+import signal
 import sys
 import tempfile
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from . import chart, runner, write
+from .journal import Journal
 from .model import SCENARIOS, BenchError, Options, Scenario
 from .server import ServerError, program
 
@@ -87,6 +93,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where NAME.json, NAME.md and NAME.svg go (build/bench)",
     )
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="write NAME.md there as well"
+    )
+    parser.add_argument(
+        "--imageio",
+        default="",
+        metavar="URL",
+        help="thread-count: upload to this image, https://HOST:54322/images/TICKET or "
+        "http+unix://%%2FPATH/images/TICKET, instead of to a stand-in daemon",
+    )
+    parser.add_argument(
+        "--cafile", default="", metavar="FILE", help="thread-count: whom to trust there"
+    )
 
 
 def command(name: str, args: argparse.Namespace) -> str:
@@ -98,7 +117,27 @@ def command(name: str, args: argparse.Namespace) -> str:
     words += ["--seconds", f"{args.seconds:g}"] if args.seconds else []
     words += ["--repeat", str(args.repeat)] if args.repeat else []
     words += ["--strace"] if args.strace else []
+    words += ["--imageio", args.imageio] if args.imageio else []
     return shlex.join(words)
+
+
+def measured(name: str, args: argparse.Namespace, options: Options) -> dict[str, Any]:
+    """What makes measurements comparable with those of an interrupted run."""
+    built = {}
+    for host in HOSTS:
+        with contextlib.suppress(ServerError):
+            status = os.stat(program(host))
+            built[host] = [status.st_mtime_ns, status.st_size]
+    source = SCENARIOS / (name.replace("-", "_") + ".py")
+    return {
+        "nbdspec-bench-journal": 1,
+        "name": name,
+        "scenario": hashlib.sha256(source.read_bytes()).hexdigest(),
+        "programs": built,
+        "seconds": options.seconds,
+        "full": options.full,
+        "imageio": options.imageio,
+    }
 
 
 def run_one(name: str, args: argparse.Namespace) -> bool:
@@ -114,11 +153,29 @@ def run_one(name: str, args: argparse.Namespace) -> bool:
             repeat=repeat,
             full=args.full,
             directory=Path(directory),
+            imageio=args.imageio,
+            cafile=args.cafile,
         )
         rows = [r for r in scenario.rows(options) if fnmatchcase(r.name, args.row)]
         if not rows or not columns:
             return False
-        results = runner.run(scenario, name, rows, columns, options, args.strace)
+        head = measured(name, args, options)
+        journal = Journal(args.out / f"{name}.partial", head)
+        if len(journal):
+            say(f"{name}: going on after {len(journal)} measurements")
+        try:
+            results = runner.run(
+                scenario, name, rows, columns, options, args.strace, journal
+            )
+        except KeyboardInterrupt:
+            say(
+                f"{name}: interrupted; {len(journal)} measurements are kept in "
+                f"{journal.path}, the same command goes on from there"
+            )
+            raise
+        finally:
+            if hasattr(scenario, "finish"):
+                scenario.finish()
     said = command(name, args)
     text = write.markdown(scenario, results, said, repeat, name)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -126,8 +183,19 @@ def run_one(name: str, args: argparse.Namespace) -> bool:
     (args.out / f"{name}.json").write_text(write.to_json(document))
     (args.out / f"{name}.md").write_text(text)
     (args.out / f"{name}.svg").write_text(chart.svg(scenario.title, results))
+    if args.report:
+        args.report.write_text(text)
     print(text, end="", flush=True)
+    journal.remove()
     return True
+
+
+def say(text: str) -> None:
+    print(f"nbdspec bench: {text}", file=sys.stderr, flush=True)
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def run(args: argparse.Namespace) -> int:
@@ -135,11 +203,16 @@ def run(args: argparse.Namespace) -> int:
     if args.repeat is not None and args.repeat < 1:
         print("nbdspec bench: --repeat: expected 1 or more", file=sys.stderr)
         return CANNOT_RUN
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         selected = [run_one(name, args) for name in wanted]
-    except (BenchError, ServerError, OSError) as error:
-        print(f"nbdspec bench: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
         return CANNOT_RUN
+    except (BenchError, ServerError, OSError) as error:
+        say(str(error))
+        return CANNOT_RUN
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if not any(selected):
         print("nbdspec bench: no row or no server was selected", file=sys.stderr)
         return NOTHING_SELECTED

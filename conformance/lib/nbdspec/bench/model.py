@@ -10,6 +10,12 @@ A scenario (regress/scenarios/NAME.py) has a class Scenario with these members:
     sample(row, column, server, options)   one measurement
     ratios              which columns to relate to each other
     notes(results)      sentences for the end of the report
+
+and, where it needs them,
+
+    repeat              runs of each cell: as a rule, and with --full
+    ended(row, column, sample)   called when a sample's own server has ended
+    finish()            ends what it has started
 """
 
 from __future__ import annotations
@@ -36,6 +42,8 @@ class Options:
     repeat: int
     full: bool
     directory: Path  # for sockets and images; removed at the end
+    imageio: str = ""  # the URL of an image at a daemon that runs
+    cafile: str = ""  # whom to trust there
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,9 @@ class Sample:
     server_user: float | None = None
     server_system: float | None = None
     server_faults: int | None = None
+    helper_cpu: float | None = None  # of what else took part, a daemon say
     foreign: float | None = None  # cores that other processes used meanwhile
+    said: str = ""  # what such a daemon reports, for the notes
     extra: dict[str, float] = field(default_factory=dict)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .clients import fill
+from .journal import Journal
 from .model import BenchError, Column, Options, Results, Row, Sample, Scenario
 from .server import TICK, Server, ServerSpec
 
@@ -79,10 +80,13 @@ def measure(
     real = time.monotonic() - start
     all_of_it, ours = (after - b for after, b in zip(busy(), (machine, mine)))
     server_cpu = server.usage().cpu - used
-    sample.foreign = max(0.0, all_of_it - ours - server_cpu) / real
+    known = ours + server_cpu + (sample.helper_cpu or 0.0)
+    sample.foreign = max(0.0, all_of_it - known) / real
     if spec.fresh:
         stats = pool.stop(spec)
         sample.extra |= {key: stats[key] for key in STATISTICS if key in stats}
+        if hasattr(scenario, "ended"):
+            scenario.ended(row, column, sample)
     return sample
 
 
@@ -128,6 +132,7 @@ def run(
     columns: Sequence[Column],
     options: Options,
     strace: bool,
+    journal: Journal,
 ) -> Results:
     cells = [
         (row, column)
@@ -144,16 +149,27 @@ def run(
             later = [scenario.server(r, c) for r in rows[position:] for c in columns]
             pool.keep_only({spec for spec in later if spec is not None})
             here = [column for r, column in cells if r is row]
+            missing = {
+                (column, turn)
+                for column in here
+                for turn in range(options.repeat)
+                if journal.find(row.name, column.name, turn) is None
+            }
             for column in here:
                 progress.step(f"{row.name}: {column.name}, warming up")
                 # one that serves since an earlier row is warm
-                if scenario.server(row, column) not in pool.running:
+                cold = scenario.server(row, column) not in pool.running
+                if missing and cold and row.params.get("warm_up", True):
                     measure(scenario, row, column, pool, warm_up)
             for turn in range(options.repeat):
                 # another one goes first each time
                 for column in here[turn % len(here) :] + here[: turn % len(here)]:
                     progress.step(f"{row.name}: {column.name}")
-                    sample = measure(scenario, row, column, pool, options)
+                    if (column, turn) in missing:
+                        sample = measure(scenario, row, column, pool, options)
+                        journal.add(row.name, column.name, turn, sample)
+                    sample = journal.find(row.name, column.name, turn)
+                    assert sample is not None, "it was missing, and measured"
                     results.cells.setdefault((row.name, column.name), []).append(sample)
             for column in here if strace else []:
                 progress.step(f"{row.name}: {column.name}, system calls")

@@ -91,6 +91,9 @@ class Server:
         self.log = self.directory / "log"
         environment = os.environ | dict(spec.environment)
         environment.pop("PYTHONUNBUFFERED", None)
+        # Python inside nbdkit takes its library from beside the first python3 on
+        # PATH; it is the system's Python that nbdkit was built with.
+        environment["PATH"] = "/usr/bin:" + environment.get("PATH", "")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 spec.command(self.directory),

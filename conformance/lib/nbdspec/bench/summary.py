@@ -114,13 +114,19 @@ def server_cores(sample: Sample) -> float | None:
     return sample.server_cpu / sample.real
 
 
+def helper_cores(sample: Sample) -> float | None:
+    if sample.helper_cpu is None or not sample.real:
+        return None
+    return sample.helper_cpu / sample.real
+
+
 def server_us_per_request(sample: Sample) -> float | None:
     if sample.server_cpu is None or not sample.requests:
         return None
     return sample.server_cpu / sample.requests * 1e6
 
 
-def bound(client: float, server: float, foreign: float) -> str:
+def bound(client: float, server: float, foreign: float, helper: float = 0.0) -> str:
     """What keeps a cell from being faster, told from the cores in use."""
     cores = len(os.sched_getaffinity(0))
     if foreign >= 1 - BUSY and client + server + foreign >= BUSY * cores:
@@ -133,8 +139,10 @@ def bound(client: float, server: float, foreign: float) -> str:
         return "the client: it keeps a core busy"
     if server >= BUSY:
         return "the server: it keeps a core busy"
-    if client + server >= BUSY * cores:
+    if client + server + helper >= BUSY * cores:
         return f"the machine: all {cores} cores are in use"
+    if helper >= BUSY:
+        return "the daemon behind the server: it keeps a core busy"
     return "waiting: neither side keeps a core busy (wake-ups, sleeps or the disk)"
 
 
@@ -148,6 +156,7 @@ def bounds(results: Results) -> list[tuple[Row, str, float, float, str]]:
             server = field(samples, server_cores)
             if client is not None and server is not None:
                 foreign = field(samples, lambda s: s.foreign) or 0.0
-                words = bound(client, server, foreign)
+                helper = field(samples, helper_cores) or 0.0
+                words = bound(client, server, foreign, helper)
                 answer.append((row, column.name, client, server, words))
     return answer

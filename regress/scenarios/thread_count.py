@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""qemu-img convert through the upload plugin into an imageio daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from nbdspec.bench.clients import run
+from nbdspec.bench.model import (
+    PYPLUGINS,
+    ROOT,
+    SCENARIOS,
+    BenchError,
+    Column,
+    Options,
+    Ratio,
+    Results,
+    Row,
+    Sample,
+)
+from nbdspec.bench.server import Server, ServerSpec
+
+sys.path.insert(0, str(ROOT / "regress"))
+from imageio.client import Client, Refused  # noqa: E402
+from imageio.disk import Disk, free_space  # noqa: E402
+from imageio.process import CannotStart, Daemon, Phase, phases  # noqa: E402
+
+sys.path.insert(0, str(SCENARIOS / "reports"))
+import uploads  # noqa: E402
+
+DISKS = {
+    False: Disk(1 << 30, 200 << 20, 64 << 20),
+    True: Disk(6 << 30, 1331 << 20, 256 << 20),  # the mail's
+}
+THREADS = {False: (1, 4, 16), True: (1, 2, 4, 8, 16)}
+MOST = 16  # connections that the stand-in allows
+POOL = 4  # the series'
+WAIT_LIMIT = 30.0  # seconds; a guard against hanging
+HOSTS = ("nbdspecd", "nbdkit")
+
+
+def grid(kind: str, threads: int, coroutines: int) -> Row:
+    """As many connections as threads: what the coroutines leave of them shows."""
+    return make_row(
+        f"{kind}: -t {threads}, -m {coroutines}",
+        kind,
+        threads=threads,
+        coroutines=coroutines,
+        connections=threads,
+    )
+
+
+def steps(kind: str) -> list[Row]:
+    """The four of the series, each with what the one before had."""
+    serial = {"connections": 1, "serial": True, "in_order": True}
+    pool = {"connections": POOL}
+    return [
+        make_row(f"{kind}: step 1, one connection", kind, **serial),
+        make_row(f"{kind}: step 2, pool of {POOL}", kind, in_order=True, **pool),
+        make_row(f"{kind}: step 3, with -W", kind, **pool),
+        make_row(f"{kind}: step 4, with -t 8", kind, threads=8, **pool),
+    ]
+
+
+def make_row(name: str, kind: str, **params: object) -> Row:
+    settings = {"threads": 16, "coroutines": 8, "serial": False, "in_order": False}
+    settings |= {"delayed": kind != uploads.FREE, "warm_up": False} | params
+    return Row(name, "s", settings, less_is_better=True)
+
+
+def parallelism(row: Row) -> int:
+    """How many PUTs can be under way at a time."""
+    p = row.params
+    if p["in_order"]:
+        return 1
+    return min(p["threads"], p["connections"], p["coroutines"])
+
+
+class Scenario:
+    title = "thread-count: an upload to imageio"
+    question = (
+        "How many threads does a server need for a plugin whose requests wait for "
+        "HTTP replies? A sparse image goes through pyplugins/upload.py by `qemu-img "
+        "convert -n` into an imageio daemon, in each cell with fresh servers and a "
+        "fresh image; the client's coroutines (-m), the server's threads (-t) and the "
+        "plugin's connections each limit how many requests are under way. Times are "
+        "the client's."
+    )
+    repeat = (3, 5)
+    columns = tuple(Column(host, host) for host in HOSTS)
+    ratios = (Ratio(*HOSTS), Ratio(*HOSTS, of="server_cpu"))
+
+    def __init__(self) -> None:
+        self._daemons: dict[bool, Daemon] = {}
+        self._memory: tempfile.TemporaryDirectory[str] | None = None
+        self._compared: set[tuple[str, str]] = set()
+
+    def rows(self, options: Options) -> list[Row]:
+        self.options, self.disk = options, DISKS[options.full]
+        if options.imageio:
+            self._size = self._size_there()
+            if self._size < self.disk.size:
+                raise BenchError(
+                    f"--imageio: its image has {self._size} bytes, "
+                    f"{self.disk.size} are needed"
+                )
+        else:
+            self._size = self.disk.size
+        kinds = [uploads.FREE] if options.imageio else [uploads.FREE, uploads.DELAYED]
+        return [
+            row
+            for kind in kinds
+            for row in [
+                *steps(kind),
+                *(grid(kind, t, m) for t in THREADS[options.full] for m in (8, 16)),
+            ]
+        ]
+
+    # The daemon
+
+    def _size_there(self) -> int:
+        """What Content-Range tells of the image's size; also: can it be had at all."""
+        try:
+            return Client(
+                self.options.imageio, 1, 30.0, cafile=self.options.cafile or None
+            ).size()
+        except (Refused, OSError) as error:
+            raise BenchError(f"--imageio {self.options.imageio}: {error}") from None
+
+    def _daemon(self, delayed: bool) -> Daemon:
+        if delayed not in self._daemons:
+            directory = self.options.directory / ("delayed" if delayed else "free")
+            directory.mkdir()
+            words = ["--image", str(self._image), "--size", str(self.disk.size)]
+            words += ["--ops", "read,write"]
+            words += ["--max-readers", str(MOST), "--max-writers", str(MOST)]
+            words += ["--put-latency", str(uploads.LATENCY)] if delayed else []
+            try:
+                self._daemons[delayed] = Daemon(directory, *words)
+            except CannotStart as error:
+                raise BenchError(f"imageiod: {error}") from None
+        return self._daemons[delayed]
+
+    @property
+    def _image(self) -> Path:
+        """In memory if there is room, for the speed of a disk is another question."""
+        if self._memory is None:
+            shm, needed = Path("/dev/shm"), 2 * self.disk.needs()
+            fits = shm.is_dir() and os.access(shm, os.W_OK) and free_space(shm) > needed
+            place = shm if fits and "TMPDIR" not in os.environ else None
+            self._memory = tempfile.TemporaryDirectory(prefix="nbdbench-", dir=place)
+        return Path(self._memory.name) / "image"
+
+    def finish(self) -> None:
+        for daemon in self._daemons.values():
+            daemon.stop()
+        self._daemons.clear()
+        if self._memory:
+            self._memory.cleanup()
+
+    # The server
+
+    def server(self, row: Row, column: Column) -> ServerSpec:
+        p = row.params
+        url = self.options.imageio or self._daemon(p["delayed"]).image
+        words = [f"url={url}", f"size={self._size}", f"connections={p['connections']}"]
+        if not self.options.imageio:
+            words.append("local=yes")
+        if self.options.cafile:
+            words.append(f"cafile={self.options.cafile}")
+        environment = [
+            ("COUNTED_PLUGIN", str(PYPLUGINS / "upload.py")),
+            ("COUNTED_RESULT", str(self._counted)),
+        ]
+        if p["serial"]:
+            environment.append(("COUNTED_MODEL", "SERIALIZE_ALL_REQUESTS"))
+        return ServerSpec(
+            column.host,
+            ("python", str(SCENARIOS / "plugins" / "counting.py"), *words),
+            environment=tuple(environment),
+            threads=p["threads"],
+            fresh=True,
+        )
+
+    @property
+    def _counted(self) -> Path:
+        return self.options.directory / "counted.json"
+
+    # The client
+
+    def _source(self) -> Path:
+        path = self.options.directory / "disk.img"
+        if not path.exists():
+            there, needed = free_space(path.parent), self.disk.needs()
+            if there < needed:
+                raise BenchError(
+                    f"{path.parent}: {there >> 20} MiB are free, "
+                    f"{needed >> 20} are needed (TMPDIR names another place)"
+                )
+            self.disk.make(path)
+        return path
+
+    def _convert(self, row: Row, source: str, uri: str) -> list[str]:
+        order = [] if row.params["in_order"] else ["-W"]
+        words = ["qemu-img", "convert", "-n", "-f", "raw", "-O", "raw", *order]
+        return [*words, "-m", str(row.params["coroutines"]), source, uri]
+
+    def sample(
+        self, row: Row, column: Column, server: Server, options: Options
+    ) -> Sample:
+        command = self._convert(row, str(self._source()), server.uri)
+        daemon = None if options.imageio else self._daemon(row.params["delayed"])
+        if daemon:
+            os.truncate(self._image, 0)
+            os.truncate(self._image, self.disk.size)
+            self._logged = len(daemon.log())
+        self._counted.unlink(missing_ok=True)
+        daemon_before, before = cpu(daemon), server.usage()
+        cost = run(command)
+        counted = self._in_flight(server)
+        used = server.usage().since(before)
+        if not daemon:
+            self._compare(row, column, server.uri)
+        return Sample(
+            value=cost.real,
+            requests=counted["requests"],
+            real=cost.real,
+            client_user=cost.user,
+            client_system=cost.system,
+            server_cpu=used.cpu,
+            server_user=used.user,
+            server_system=used.system,
+            server_faults=used.faults,
+            helper_cpu=cpu(daemon) - daemon_before if daemon else None,
+            extra={
+                "mib_per_s": self.disk.data / cost.real / 2**20,
+                "plugin_in_flight_mean": counted["mean"],
+                "plugin_in_flight_most": counted["most"],
+            },
+        )
+
+    def _in_flight(self, server: Server) -> dict[str, Any]:
+        """What the plugin counted; it says so when the client has left it."""
+        limit = time.monotonic() + WAIT_LIMIT
+        while not self._counted.exists():
+            if time.monotonic() > limit or server.process.poll() is not None:
+                raise BenchError(f"counting.py said nothing: {server.last_words()}")
+            time.sleep(0.002)
+        answer: dict[str, Any] = json.loads(self._counted.read_text())
+        return answer
+
+    def _compare(self, row: Row, column: Column, copy: str) -> None:
+        """Once for each cell: is the copy one?"""
+        if (row.name, column.name) not in self._compared:
+            run(["qemu-img", "compare", "-f", "raw", "-F", "raw"]
+                + [str(self._source()), copy])
+            self._compared.add((row.name, column.name))
+
+    def ended(self, row: Row, column: Column, sample: Sample) -> None:
+        """The plugin has closed its connections: the daemon tells of them."""
+        if self.options.imageio:
+            return
+        self._compare(row, column, str(self._image))
+        connections = self._statistics(self._daemon(row.params["delayed"]))
+        totals = [{p.name: p for p in c} for c in connections]
+        sample.extra["connection_s"] = mean(t["connection"].seconds for t in totals)
+        sample.extra["daemon_in_flight_mean"] = (
+            sum(t["dispatch"].seconds for t in totals) / sample.extra["connection_s"]
+        )
+        for name in ("write", "zero", "flush"):
+            sample.extra[f"{name}_ops"] = sum(
+                t[name].operations for t in totals if name in t
+            )
+        if "step" in row.name:
+            sample.said = "\n\n".join(
+                "\n".join(str(phase) for phase in c if "." not in phase.name)
+                for c in connections
+            )
+
+    def _statistics(self, daemon: Daemon) -> list[list[Phase]]:
+        """Those of the connections that uploaded something, this time."""
+        limit = time.monotonic() + WAIT_LIMIT
+        while True:
+            log = daemon.log()[self._logged :]
+            if log.count("OPEN ") == log.count("CLOSE ") and log.endswith("\n"):
+                return [
+                    c for c in phases(log) if {p.name for p in c} & {"write", "zero"}
+                ]
+            if time.monotonic() > limit:
+                raise BenchError("imageiod: a connection is still open")
+            time.sleep(0.002)
+
+    def notes(self, results: Results) -> list[str]:
+        text = uploads.table(results, parallelism)
+        text += uploads.claims(results)
+        text += uploads.statistics(results)
+        return text + self._commands(results)
+
+    def _commands(self, results: Results) -> list[str]:
+        """What to type to do the same by hand."""
+        text = ["", "## The commands", "", "```"]
+        if not self.options.imageio:
+            words = "regress/imageio/imageiod --dir DIR --image DIR/image"
+            text += [f"{words} --size {self._size} --max-writers {MOST} \\"]
+            text += [f"    --max-readers {MOST} [--put-latency {uploads.LATENCY}]"]
+        for row in results.rows:
+            if row.params["delayed"]:
+                continue
+            p = row.params
+            server = f"nbdspecd -f -U SOCKET -t {p['threads']} python upload.py "
+            text += [
+                f"# {row.name.partition(': ')[2]}",
+                f"{server}url=URL size={self._size} connections={p['connections']}"
+                + " local=yes" * (not self.options.imageio),
+                shlex.join(self._convert(row, "disk.img", "URI")),
+            ]
+        return [*text, "```"]
+
+
+def cpu(daemon: Daemon | None) -> float:
+    """Seconds, see clock_getcpuclockid(3)."""
+    return time.clock_gettime((~daemon.pid << 3) | 2) if daemon else 0.0
