@@ -229,6 +229,8 @@ print_uri (void)
 static void
 become_ready (void)
 {
+    if (watch_start () == -1)
+        exit (EXIT_FAILURE);
     call (backend->after_fork);
     /* A script may have installed handlers of its own; they would never run,
      * and the server could not be ended. */
@@ -283,8 +285,6 @@ serve (const struct cmdline *cmd)
         log_fatal ("--print-uri: %m");
     detach ();
     become_ready ();
-    if (watch_start () == -1)
-        exit (EXIT_FAILURE);
     if (config.single)
         serve_single ();
     else
