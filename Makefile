@@ -174,6 +174,7 @@ run-check-all: $(BRIDGE_TEST)
 	$(MAKE) SANITIZE=thread run-quick run-bridge
 	$(MAKE) $(PARALLEL) CC=clang WERROR=1 VARIANT=clang all
 	ci/fuzz/run replay
+	$(KIT_PYTHON) ci/fuzz/sweep
 	$(NBDSPEC) server --slow --quiet
 	$(KIT_PYTHON) -m pytest $(TESTS) $(ARGS)
 
