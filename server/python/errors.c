@@ -15,8 +15,6 @@
 
 #include "../config.h"
 #include "../log.h"
-#include "../text.h"
-#include "../wire.h"
 
 __thread struct call_state call_state;
 
@@ -212,15 +210,6 @@ callback_warning (enum callback cb, const char *fmt, ...)
     va_end (args);
 }
 
-/* Cuts TEXT to what a string on the wire can have (STR-03). */
-static char *
-fit_wire (char *text)
-{
-    if (text)
-        text[text_cut (text, strlen (text), NBD_MAX_STRING)] = '\0';
-    return text;
-}
-
 /* The errno of an OSError that means the same to every client; 0: none. */
 static int
 os_error (enum callback cb, PyObject *exception)
@@ -265,10 +254,10 @@ client_text (PyObject *exception)
     if (call_state.text) {
         char *text = call_state.text;
         call_state.text = NULL;
-        return fit_wire (text);
+        return text;
     }
     if (config.error_text)
-        return fit_wire (short_text (exception));
+        return short_text (exception);
     if (!PyObject_TypeCheck (exception, (PyTypeObject *) PyExc_OSError))
         return NULL;
 
@@ -277,7 +266,7 @@ client_text (PyObject *exception)
         PyErr_Clear ();
     if (!words || !PyUnicode_Check (words))
         return NULL;
-    return fit_wire (text_of (words));
+    return text_of (words);
 }
 
 int
