@@ -72,7 +72,7 @@ const struct option_entry option_table[] = {
     { "swap", OPT_SWAP, NULL, "lock the server into memory" },
     { "threads", 't', "N", "requests in the plugin at once, 16 unless said" },
     { "timeout", OPT_TIMEOUT, "SECONDS",
-      "time for a handshake, 30 unless said; 0: no limit" },
+      "for a handshake, 30 unless said; 0: no limit" },
     { "time-out", OPT_TIMEOUT, "SECONDS", NULL },
     { "tls", OPT_TLS, "off|on|require", "TLS, if the client wants, or always" },
     { "tls-certificates", OPT_TLS_CERTIFICATES, "DIR", "X.509 certificates" },
