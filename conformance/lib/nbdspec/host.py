@@ -27,7 +27,9 @@ from .wire import Wire
 
 PLUGINS = HOME / "plugins"
 #: What a server that answers at all does within this time, even a sanitized one.
-LIMIT = 20.0
+LIMIT = 10.0 * float(os.environ.get("NBDSPEC_TIME_FACTOR", "1"))
+#: What was logged for a reply that is there already.
+LOG_LIMIT = LIMIT / 2
 #: Recorders that stay up at once in one process.
 KEEP = 5
 
@@ -136,9 +138,9 @@ class Host:
 
     # Waiting
 
-    def wait(self, what: str, ready: Callable[[], object]):
+    def wait(self, what: str, ready: Callable[[], object], limit: float = LIMIT):
         """What ready() returns, once that is true; asked at each change of a file."""
-        deadline = Deadline(LIMIT)
+        deadline = Deadline(limit)
         with Directory(self.directory) as changes:
             while True:
                 found = ready()
@@ -147,7 +149,7 @@ class Host:
                 if self.process.status is not None:
                     raise Breach(what, self.process.end_in_words())
                 if deadline.passed:
-                    raise Hang(what, f"nothing of the kind in {LIMIT:g} s")
+                    raise Hang(what, f"nothing of the kind in {limit:g} s")
                 if wait_for([changes.fd], min(deadline.left, 0.5)):
                     os.read(changes.fd, 65536)
 
@@ -185,8 +187,8 @@ class Host:
 
     def wait_log(self, text: str) -> str:
         """The log, once it has the text."""
-        found = self.wait(f"{text!r} in the log", lambda: text in self.log())
-        return self.log() if found else ""
+        self.wait(f"{text!r} in the log", lambda: text in self.log(), LOG_LIMIT)
+        return self.log()
 
     # The recorder's control socket
 
@@ -194,7 +196,7 @@ class Host:
         if self._stream is None:
             self.wait("the recorder's socket", self.control.exists)
             sock = socket.socket(socket.AF_UNIX)
-            sock.settimeout(2 * LIMIT)
+            sock.settimeout(1.5 * LIMIT)
             sock.connect(str(self.control))
             self._stream = sock.makefile("rw", encoding="utf-8")
             sock.close()
