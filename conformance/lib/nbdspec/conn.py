@@ -67,6 +67,8 @@ class Conn:
         self._held: list[bytes] = []
         self._unit = bytearray()
         self._open = True
+        #: True when TLS ended without close_notify
+        self.ragged = False
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock.settimeout(clock.limit)
@@ -161,7 +163,8 @@ class Conn:
                     "the server to close the connection",
                     f"{len(rest)} bytes and no end within {limit:.1f} s",
                 ) from None
-            except (ConnectionResetError, BrokenPipeError, ssl.SSLError):
+            except (ConnectionResetError, BrokenPipeError, ssl.SSLError) as error:
+                self.ragged = isinstance(error, ssl.SSLError)
                 part = b""
             if not part:
                 break
@@ -179,11 +182,15 @@ class Conn:
     def start_tls(self, context: ssl.SSLContext, hostname: str | None) -> None:
         self.flush()
         try:
-            self.sock = context.wrap_socket(self.sock, server_hostname=hostname)
-        except (ssl.SSLError, ConnectionResetError) as error:
-            raise Breach("a TLS handshake", str(error), row="TLS-13") from None
+            self.sock = context.wrap_socket(
+                self.sock, server_hostname=hostname, suppress_ragged_eofs=False
+            )
         except TimeoutError:
+            self._open = False
             raise Hang("a TLS handshake", "no progress") from None
+        except OSError as error:  # ssl.SSLError is one; the socket is gone
+            self._open = False
+            raise Breach("a TLS handshake", str(error), row="TLS-13") from None
         self.transcript.tls(self.number, f"TLS: {self.sock.version()}")
 
     def shut(self) -> None:

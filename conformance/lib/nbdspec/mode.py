@@ -27,7 +27,7 @@ class Mode:
     exports: tuple[str, ...] = ()
     #: "", "x509", "psk": what TLS the server offers
     tls: str = ""
-    #: with TLS: "optional" or "required"
+    #: with TLS: "optional", "required", or "selective": for the first export only
     tls_mode: str = "optional"
     #: commands that the back end answers with an error: "read", "write", ...
     fail: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ import functools
 import shutil
 import ssl
 import subprocess
+import warnings
 from pathlib import Path
 
 from . import HOME
@@ -28,9 +29,21 @@ def directory() -> Path:
     return made
 
 
-def client_context() -> ssl.SSLContext:
-    """What a client knows that trusts the run's authority."""
-    context = ssl.create_default_context(cafile=str(directory() / "ca-cert.pem"))
+def client_context(
+    oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+    newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED,
+) -> ssl.SSLContext:
+    """What a client knows that trusts the run's authority, and has a certificate."""
+    path = directory()
+    context = ssl.create_default_context(cafile=str(path / "ca-cert.pem"))
     # The certificate is for localhost; over a Unix socket there is no name.
     context.check_hostname = False
+    with warnings.catch_warnings():
+        # Old versions are named to see them refused.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = oldest
+        context.maximum_version = newest
+    if newest in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
+        context.set_ciphers("ALL:@SECLEVEL=0")
+    context.load_cert_chain(path / "client-cert.pem", path / "client-key.pem")
     return context

@@ -60,6 +60,11 @@ class State:
         """After a case: does its server still run, in good order?"""
         server = lease.server
         process = server.process
+        if process is not None and server.ended_by is not None:
+            if process.wait() not in (0, -server.ended_by):
+                run.trouble(process.end_in_words())
+            self.pool.drop(lease)
+            return
         if process is not None and process.status is not None:
             run.trouble(process.end_in_words())
             self.pool.drop(lease)

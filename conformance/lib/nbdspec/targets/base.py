@@ -62,6 +62,8 @@ class Server:
         self.clock = Clock()
         #: what a client needs for TLS, where the server offers it
         self.tls: ssl.SSLContext | None = None
+        #: the signal that a case ended it by
+        self.ended_by: int | None = None
         #: where the data of the export can be looked at behind the server's back
         self.image: Path | None = None
 
@@ -98,6 +100,12 @@ class Server:
         except (FileNotFoundError, ConnectionRefusedError):
             return False
         return True
+
+    def end(self, number: int) -> None:
+        """Tells it to end, as a case may: that it does is no trouble then."""
+        assert self.process is not None
+        self.ended_by = number
+        self.process.send(number)
 
     def stop(self) -> str | None:
         """Ends it; what was wrong with its end, in words."""

@@ -27,6 +27,8 @@ def tls_words(mode: Mode) -> list[str]:
         return ["--tls=off"]
     if mode.tls != "x509":
         raise CannotDo(f"the kit's raw client has no TLS with {mode.tls}")
+    if mode.tls_mode == "selective":
+        raise CannotDo("TLS is for all exports or for none")
     words = "require" if mode.tls_mode == "required" else "on"
     return [f"--tls={words}", f"--tls-certificates={pki.directory()}"]
 
@@ -106,7 +108,8 @@ class NbdkitTarget(Target):
             words.append("blocksize-error-policy=error")
         if mode.delay:
             names.append("--filter=delay")
-            words += [f"rdelay={mode.delay}", f"wdelay={mode.delay}"]
+            milliseconds = round(mode.delay * 1000)
+            words += [f"rdelay={milliseconds}ms", f"wdelay={milliseconds}ms"]
         return names, words
 
     def run(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 
+from .. import pki
 from ..mode import Mode
 from ..process import Process, scratch
 from .base import CannotDo, Options, Server, Target, fill, free_port, no_odd_ways, program
@@ -26,8 +27,8 @@ class NbdServerTarget(Target):
         return found.group(1) if found else "?"
 
     def start(self, mode: Mode) -> Server:
-        if mode.tls:
-            raise CannotDo("the kit starts nbd-server without TLS")
+        if mode.tls not in ("", "x509"):
+            raise CannotDo("the kit's TLS client has certificates only")
         if mode.fail or mode.delay or mode.simple:
             raise CannotDo("nbd-server has no failing or slow back end")
         no_odd_ways(mode, self.name)
@@ -44,6 +45,14 @@ class NbdServerTarget(Target):
             # Without an address of its own it would listen on its TCP port as well.
             lines += [f"unixsock = {unix}", "listenaddr = 127.0.0.1"]
             lines.append(f"port = {free_port()}")
+        if mode.tls:
+            where = pki.directory()
+            lines += [
+                f"cacertfile = {where / 'ca-cert.pem'}",
+                f"certfile = {where / 'server-cert.pem'}",
+                f"keyfile = {where / 'server-key.pem'}",
+                f"force_tls = {'true' if mode.tls_mode == 'required' else 'false'}",
+            ]
         names = mode.exports or ("disk",)
         for number, name in enumerate(names):
             image = directory / f"image{number}"
@@ -56,6 +65,8 @@ class NbdServerTarget(Target):
                 "fua = true",
                 "trim = true",
             ]
+            if mode.tls_mode == "selective" and number == 0:
+                lines.append("force_tls = true")
         config = directory / "config"
         config.write_text("\n".join(lines) + "\n")
         pid_file = directory / "pid"
@@ -63,6 +74,8 @@ class NbdServerTarget(Target):
         process = Process([*argv, *self.options.args, *mode.args], directory)
         process.adopt(pid_file)
         server = Server(mode, process, unix=unix, tcp=tcp, export=names[0])
+        if mode.tls:
+            server.tls = pki.client_context()
         server.image = directory / "image0"
         process.wait_until(server.listens, "connection")
         return server
