@@ -264,5 +264,7 @@ log_fatal (const char *fmt, ...)
     va_end (ap);
     if (line != NULL)
         log_output_write (&to_stderr, line, len);
+    free (line);
+    line = NULL; /* this scope is never left */
     exit (EXIT_FAILURE);
 }

@@ -144,20 +144,30 @@ tls_send (struct stream *s, struct iovec *iov, size_t n, bool more)
 /* What decrypt and fill_in say. */
 enum { TLS_END = 0, TLS_ERROR = -1, TLS_WANTS_MORE = -2 };
 
+/* A record that was no data, such as a key update, ends a call as the lack of
+ * bytes does. */
+static bool
+is_to_repeat (const struct tls_session *t, size_t before, ssize_t r)
+{
+    return r == GNUTLS_E_INTERRUPTED || r == GNUTLS_E_WARNING_ALERT_RECEIVED
+           || (r == GNUTLS_E_AGAIN && t->in_start > before
+               && t->in_start < t->in_end);
+}
+
 /* Decrypts out of what has arrived; as many records as fit. */
 static ssize_t
 decrypt (struct tls_session *t, uint8_t *buf, size_t len)
 {
     SCOPED_LOCK (&t->lock);
-    size_t done = 0;
+    size_t done = 0, before;
     ssize_t r;
 
     do {
+        before = t->in_start;
         r = gnutls_record_recv (t->session, buf + done, len - done);
         if (r > 0)
             done += (size_t) r;
-    } while ((r > 0 && done < len) || r == GNUTLS_E_INTERRUPTED
-             || r == GNUTLS_E_WARNING_ALERT_RECEIVED);
+    } while ((r > 0 && done < len) || is_to_repeat (t, before, r));
     /* After an end or an error GnuTLS says the same the next time. */
     if (done > 0)
         return (ssize_t) done;
@@ -177,7 +187,7 @@ fill_in (struct stream *s)
     struct tls_session *t = s->tls;
     ssize_t r;
 
-    /* GnuTLS has taken all there was before it wanted more. */
+    /* decrypt has taken all there was before it wanted more. */
     r = stream_recv_plain (s, t->in, sizeof t->in);
     if (r == -1)
         return TLS_ERROR;

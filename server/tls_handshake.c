@@ -114,12 +114,14 @@ session_new (void)
     return t;
 }
 
-/* Waits for the client's next bytes. */
+/* Waits for the client's next bytes, if all have been taken. */
 static int
 receive_more (struct connection *c, struct tls_session *t)
 {
     ssize_t r;
 
+    if (t->in_start < t->in_end)
+        return 0;
     if (intake_wait (c) == -1)
         return -1;
     r = stream_recv_plain (&c->stream, t->in, sizeof t->in);
