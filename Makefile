@@ -3,6 +3,7 @@
 # make                 builds build/nbdspecd
 # make conformance     runs the kit (SERVER=nbdkit, URI=nbd://..., ARGS=...)
 # make check           the project's own tests; check-all: all of them
+# make mutants         broken servers, each of which some case has to notice
 # make fuzz            libFuzzer over whole connections (SECONDS=60)
 # make bench           the benchmarks into build/bench (FULL=1, HOST=...)
 #
@@ -123,13 +124,13 @@ $(OBJ)/flags: force
 # only after that can make know which interpreter there is.
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: conformance check check-all bench bench-docs fuzz
+.PHONY: conformance check check-all mutants bench bench-docs fuzz
 conformance:
 	ci/setup run $(if $(filter-out nbdspecd,$(SERVER)),report)
 	$(MAKE) $(PARALLEL) all
 	$(MAKE) run-conformance
 
-check check-all:
+check check-all mutants:
 	ci/setup check
 	$(MAKE) $(PARALLEL) all
 	$(MAKE) run-$@
@@ -149,7 +150,7 @@ bench-docs:
 	mkdir -p docs/bench
 	cp build/bench/*.md build/bench/*.svg docs/bench
 
-.PHONY: run-conformance run-quick run-check run-check-all run-bench
+.PHONY: run-conformance run-quick run-check run-check-all run-mutants run-bench
 run-%: export NBDSPECD = $(CURDIR)/$(BIN)
 run-conformance:
 	$(NBDSPEC) server $(if $(URI),--uri '$(URI)',--target \
@@ -158,6 +159,10 @@ run-conformance:
 TESTS = $(wildcard server/tests conformance/selftest regress/bugs regress/*/tests)
 run-quick:
 	$(NBDSPEC) server --quick --quiet
+	$(NBDSPEC) server --quick --quiet --section plugin
+
+run-mutants:
+	PYTHONPATH=conformance/lib $(KIT_PYTHON) -m nbdspec.mutants_run $(ARGS)
 
 run-check: $(BRIDGE_TEST)
 	$(MAKE) run-quick
@@ -176,6 +181,8 @@ run-check-all: $(BRIDGE_TEST)
 	ci/fuzz/run replay
 	$(KIT_PYTHON) ci/fuzz/sweep
 	$(NBDSPEC) server --slow --quiet
+	$(NBDSPEC) server --slow --quiet --section plugin
+	$(MAKE) run-mutants
 	$(KIT_PYTHON) -m pytest $(TESTS) $(ARGS)
 
 run-bench:
