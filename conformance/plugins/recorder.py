@@ -87,7 +87,7 @@ def _load(source, record):
     recording.forget_gates()
     _forget()
     scope = globals()
-    exec(compile(source, "case.py", "exec"), scope)
+    exec(compile(source, "<case>", "exec"), scope)
     for name, function in _defaults().items():
         scope.setdefault(name, function)
     if record:

@@ -228,7 +228,8 @@ python_extents (void *handle, struct io *io)
     if (!iterator)
         return exception_to_errno (CB_EXTENTS, io);
     call_state.handle = handle; /* a generator's body runs now */
-    for (;;) {
+    /* No more than is of interest: a generator may have no end. */
+    while (!io->extents->closed) {
         AUTO_REF PyObject *element = PyIter_Next (iterator);
         if (!element)
             break;
