@@ -105,6 +105,8 @@ class Scenario:
 
     def rows(self, options: Options) -> list[Row]:
         self.options, self.disk = options, DISKS[options.full]
+        if options.data:
+            self.disk = Disk(5 * options.data, options.data, options.data // 4)
         if options.imageio:
             self._size = self._size_there()
             if self._size < self.disk.size:

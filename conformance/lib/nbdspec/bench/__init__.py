@@ -62,6 +62,12 @@ def positive(text: str) -> float:
     return value
 
 
+def mebibytes(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1 << 20):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of MiB from 1")
+    return int(text) << 20
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     known = names()
     parser.add_argument(
@@ -97,6 +103,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", type=Path, metavar="FILE", help="write NAME.md there as well"
     )
     parser.add_argument(
+        "--data",
+        type=mebibytes,
+        default=0,
+        metavar="MIB",
+        help="thread-count, memoryview-write: data to transfer, in MiB",
+    )
+    parser.add_argument(
         "--imageio",
         default="",
         metavar="URL",
@@ -117,6 +130,7 @@ def command(name: str, args: argparse.Namespace) -> str:
     words += ["--seconds", f"{args.seconds:g}"] if args.seconds else []
     words += ["--repeat", str(args.repeat)] if args.repeat else []
     words += ["--strace"] if args.strace else []
+    words += ["--data", str(args.data >> 20)] if args.data else []
     words += ["--imageio", args.imageio] if args.imageio else []
     return shlex.join(words)
 
@@ -136,6 +150,7 @@ def measured(name: str, args: argparse.Namespace, options: Options) -> dict[str,
         "programs": built,
         "seconds": options.seconds,
         "full": options.full,
+        "data": options.data,
         "imageio": options.imageio,
     }
 
@@ -153,6 +168,7 @@ def run_one(name: str, args: argparse.Namespace) -> bool:
             repeat=repeat,
             full=args.full,
             directory=Path(directory),
+            data=args.data,
             imageio=args.imageio,
             cafile=args.cafile,
         )

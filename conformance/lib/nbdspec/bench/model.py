@@ -42,6 +42,7 @@ class Options:
     repeat: int
     full: bool
     directory: Path  # for sockets and images; removed at the end
+    data: int = 0  # bytes that a client transfers; 0: as the scenario says
     imageio: str = ""  # the URL of an image at a daemon that runs
     cafile: str = ""  # whom to trust there
 

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scenarios are loaded as the bench loads them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "regress"))
+sys.path.insert(0, str(ROOT / "conformance" / "lib"))
