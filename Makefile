@@ -166,7 +166,7 @@ run-mutants:
 
 run-check: $(BRIDGE_TEST)
 	$(MAKE) run-quick
-	$(KIT_PYTHON) -m pytest $(TESTS) $(ARGS)
+	$(KIT_PYTHON) -m pytest -n $(shell nproc) $(TESTS) $(ARGS)
 
 run-bridge: $(BRIDGE_TEST)
 	$(KIT_PYTHON) -m pytest -q server/tests/test_bridge.py $(ARGS)
@@ -183,7 +183,7 @@ run-check-all: $(BRIDGE_TEST)
 	$(NBDSPEC) server --slow --quiet
 	$(NBDSPEC) server --slow --quiet --section plugin
 	$(MAKE) run-mutants
-	$(KIT_PYTHON) -m pytest $(TESTS) $(ARGS)
+	$(KIT_PYTHON) -m pytest -n $(shell nproc) $(TESTS) $(ARGS)
 
 run-bench:
 	$(NBDSPEC) bench $(or $(NAME),all) $(if $(HOST),--host $(HOST)) \
