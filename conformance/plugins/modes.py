@@ -5,6 +5,8 @@
     image=FILE      what the exports hold
     exports=A,B     their names, the first is the default; no other can be opened
     fail=read,...   commands that fail with EIO
+    bad=N,...       offsets of sectors that cannot be read
+    errnos=1        what begins at 4096 * n fails with error number n, if n > 0
     delay=SECONDS   what each command takes
     block_size=A,B,C  minimum, preferred and maximum block size
 """
@@ -24,13 +26,15 @@ size = 0
 image = ""
 names = []
 failing = set()
+bad = []
+errnos = False
 delay = 0.0
 sizes = []
 disks = {}
 
 
 def config(key, value):
-    global size, image, names, failing, delay, sizes
+    global size, image, names, failing, delay, sizes, bad, errnos
     if key == "size":
         size = nbdkit.parse_size(value)
     elif key == "image":
@@ -42,6 +46,10 @@ def config(key, value):
         unknown = failing - set(KINDS)
         if unknown:
             raise ValueError(f"fail={unknown.pop()}: expected one of {KINDS}")
+    elif key == "bad":
+        bad = [int(part) for part in value.split(",")]
+    elif key == "errnos":
+        errnos = value == "1"
     elif key == "delay":
         delay = float(value)
     elif key == "block_size":
@@ -139,21 +147,30 @@ def can_fast_zero(h):
     return True
 
 
-def step(kind):
+def fail(number, text):
+    nbdkit.set_error(number)
+    raise RuntimeError(text)
+
+
+def step(kind, offset=0):
+    if errnos and 0 < offset // 4096 < 134:
+        fail(offset // 4096, f"error number {offset // 4096}, as it was asked for")
     if delay:
         time.sleep(delay)
     if kind in failing:
-        nbdkit.set_error(errno.EIO)
-        raise RuntimeError(f"{kind} fails, as it was asked to")
+        fail(errno.EIO, f"{kind} fails, as it was asked to")
 
 
 def pread(h, buf, offset, flags):
-    step("read")
+    step("read", offset)
+    for sector in bad:
+        if offset < sector + 512 and sector < offset + len(buf):
+            fail(errno.EIO, f"the sector at {sector} is bad")
     os.preadv(h.fd, [buf], offset)
 
 
 def pwrite(h, buf, offset, flags):
-    step("write")
+    step("write", offset)
     os.pwrite(h.fd, buf, offset)
 
 
@@ -162,12 +179,12 @@ def flush(h, flags):
 
 
 def trim(h, count, offset, flags):
-    step("trim")
+    step("trim", offset)
     punch(h.fd, count, offset)
 
 
 def zero(h, count, offset, flags):
-    step("zero")
+    step("zero", offset)
     if flags & nbdkit.FLAG_MAY_TRIM:
         punch(h.fd, count, offset)
         return

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from nbdspec import nbd
-from nbdspec.case import SHOULD, case
+from nbdspec.case import SHOULD, Mode, case
 from nbdspec.nbd import EINVAL
 
 SECTION = "errors"
@@ -73,3 +75,101 @@ def test_wrong_magic(connect):
     other.greet()
     other.transmit()
     assert other.read(512, 0) == b"a" * 512, "a request with a wrong magic wrote"
+
+
+ERRNOS = Mode(size=1 << 20, errnos=True)
+#: machine's error numbers that have a number of their own on the wire
+MAPPED = {
+    errno.EPERM: nbd.EPERM,
+    errno.EROFS: nbd.EPERM,
+    errno.EIO: nbd.EIO,
+    errno.ENOMEM: nbd.ENOMEM,
+    errno.EINVAL: nbd.EINVAL,
+    errno.ENOSPC: nbd.ENOSPC,
+    errno.EDQUOT: nbd.ENOSPC,
+    errno.EFBIG: nbd.ENOSPC,
+    errno.ESHUTDOWN: nbd.ESHUTDOWN,
+}
+
+
+@case("error.only-known-numbers", req=["ERR-12", "ERR-05", "ERR-06"], mode=ERRNOS,
+      needs="writable")
+@pytest.mark.parametrize(
+    "command", [nbd.READ, nbd.WRITE, nbd.WRITE_ZEROES, nbd.TRIM], ids=nbd.command_name
+)
+@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
+def test_only_known_numbers(wire, command, structured):
+    """Whatever error a back end has, one of the protocol's eight crosses the wire;
+    EOVERFLOW and ENOTSUP only where they have a meaning."""
+    wire.transmit(structured=structured)
+    for number in range(1, 134):
+        data = b"e" * 512 if command == nbd.WRITE else b""
+        reply = wire.wait(wire.request(command, 4096 * number, 512, data=data))
+        emulated = command == nbd.WRITE_ZEROES and number == errno.EOPNOTSUPP
+        assert reply.error or emulated, f"success where errno {number} was the answer"
+        if reply.error == nbd.EOVERFLOW:
+            wire.finding(SHOULD, f"EOVERFLOW for {reply.request}", "ERR-05")
+        if reply.error == nbd.ENOTSUP:
+            wire.finding(SHOULD, f"ENOTSUP for {reply.request}", "ERR-06")
+
+
+@case("error.mapped", req=["ERR-02", "ERR-12"], level=SHOULD, mode=ERRNOS,
+      needs="writable")
+def test_mapped(wire):
+    """A full disk is ENOSPC by whatever name, and each error keeps its meaning."""
+    wire.transmit()
+    for number, wanted in MAPPED.items():
+        cookie = wire.request(nbd.WRITE, 4096 * number, data=b"m" * 512)
+        wire.expect_errno(cookie, wanted, row="ERR-02")
+
+
+@case("error.enotsup-is-for-fast-zero", req=["ERR-06", "ERR-07"], level=SHOULD,
+      needs="size>=1M")
+def test_enotsup_is_for_fast_zero(wire):
+    """What a server does not have is EINVAL, never ENOTSUP."""
+    wire.transmit()
+    for command in (nbd.TRIM, nbd.CACHE, nbd.BLOCK_STATUS, nbd.RESIZE, 42, 0xFFFF):
+        reply = wire.wait(wire.request(command, 0, 4096))
+        assert reply.error != nbd.ENOTSUP, str(reply)
+    wire.in_step()
+
+
+@case("error.every-flag-on-every-command", req=["ERR-08", "ERR-09", "TX-12", "ERR-12"],
+      level=SHOULD)
+@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
+def test_every_flag_on_every_command(wire, lease, structured):
+    """Each of the sixteen flags on each command: EINVAL unless they belong together,
+    and the stream stays in step."""
+    if structured and not lease.profile.structured:
+        pytest.skip("the server does not offer structured replies")
+    wire.transmit(structured=structured)
+    export = wire.export.flags
+    for command in (*nbd.COMMANDS, 9):
+        if command == nbd.DISC:
+            continue
+        for bit in range(16):
+            flag = 1 << bit
+            length = 0 if command == nbd.FLUSH else 512
+            data = b"f" * 512 if command == nbd.WRITE else b""
+            cookie = wire.request(command, 0, length, flags=flag, data=data)
+            reply = wire.wait(cookie)
+            if may_have(command, flag, export):
+                continue
+            if not reply.error:
+                wire.finding(SHOULD, f"{reply.request} succeeded", "ERR-09")
+            elif reply.error != EINVAL and reply.error != nbd.EPERM:
+                words = f"{reply.request}: {nbd.error_name(reply.error)}"
+                wire.finding(SHOULD, words, "ERR-08")
+    wire.in_step()
+
+
+def may_have(command: int, flag: int, export: int) -> bool:
+    """Whether a flag may belong to a command; what comes of it is for other cases."""
+    if flag == nbd.FUA:
+        return bool(export & nbd.SEND_FUA)
+    return (command, flag) in {
+        (nbd.READ, nbd.DF),
+        (nbd.WRITE_ZEROES, nbd.NO_HOLE),
+        (nbd.WRITE_ZEROES, nbd.FAST_ZERO),
+        (nbd.BLOCK_STATUS, nbd.REQ_ONE),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdspec.case import SHOULD, case
+from nbdspec.case import MAY, SHOULD, case
 from nbdspec.nbd import (
     ACK,
     ERR_POLICY,
@@ -14,7 +14,6 @@ from nbdspec.nbd import (
     LIST,
     NO_ZEROES,
 )
-from nbdspec.verdict import MAY
 
 SECTION = "handshake"
 
@@ -79,3 +78,36 @@ def test_list_with_data(wire):
     wire.option(LIST, b"data")
     wire.expect_error(LIST, ERR_INVALID)
     wire.in_step()
+
+
+@case("handshake.not-oldstyle", req=["HS-04", "HS-03"], level=SHOULD)
+def test_not_oldstyle(raw):
+    """The newstyle port does not greet in the old style, which has a port of its
+    own where it exists at all."""
+    flags = raw.greeting()  # which checks both magic numbers
+    raw.client_flags(flags & 3)
+    raw.in_step()
+
+
+@case("handshake.every-unknown-flag", req=["HS-09"])
+def test_every_unknown_flag(connect):
+    """Each of the thirty flags that do not exist makes the server hang up."""
+    for bit in range(2, 32):
+        wire = connect()
+        wire.greeting()
+        wire.client_flags(1 << bit | 1)
+        wire.option(LIST)
+        wire.conn.expect_closed(f"client flag {1 << bit:#x} does not exist")
+        wire.conn.close()
+
+
+@case("handshake.plain-client-options", req=["HSF-07"], level=MAY)
+def test_plain_client_options(raw, dial):
+    """A client without the fixed newstyle flag is answered, or dropped."""
+    raw.greet(0)
+    raw.option(LIST)
+    raw.conn.shut()
+    rest = raw.conn.drain()
+    if not rest:
+        raw.finding(MAY, "it is dropped", "HSF-07")
+    dial().in_step()

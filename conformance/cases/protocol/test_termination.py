@@ -133,7 +133,8 @@ def test_shutdown_options(wire, server):
     try:
         last = wire.final(LIST)[1]
     except Closed:
-        wire.finding(SHOULD, "the connection was closed instead", "TERM-13")
+        # It was closed ahead of the option: there was nothing left to answer.
+        wire.finding(MAY, "the connection was closed ahead of the option", "TERM-13")
         return
     if last.type != nbd.ACK:  # it may have been faster than the signal
         assert last.type == ERR_SHUTDOWN, str(last)

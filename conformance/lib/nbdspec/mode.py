@@ -31,6 +31,10 @@ class Mode:
     tls_mode: str = "optional"
     #: commands that the back end answers with an error: "read", "write", ...
     fail: tuple[str, ...] = ()
+    #: offsets of sectors (512 bytes) that the back end cannot read
+    bad: tuple[int, ...] = ()
+    #: a command at offset 4096 n fails with the machine's error number n
+    errnos: bool = False
     #: seconds that the back end takes for a command
     delay: float = 0.0
     #: no structured replies on offer
@@ -85,6 +89,10 @@ class Mode:
             words.append(f"TLS {self.tls} {self.tls_mode}")
         if self.fail:
             words.append("failing " + ", ".join(self.fail))
+        if self.bad:
+            words.append("bad sectors " + ", ".join(map(str, self.bad)))
+        if self.errnos:
+            words.append("each error number")
         if self.delay:
             words.append(f"delay {self.delay:g} s")
         if self.simple:

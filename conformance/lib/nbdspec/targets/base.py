@@ -165,8 +165,9 @@ def program(name: str, variable: str) -> str:
 
 
 def no_odd_ways(mode: Mode, name: str) -> None:
-    """For servers that have one way to greet and no block sizes to choose."""
-    if mode.handshake != 3 or mode.oldstyle or mode.block_size:
+    """For servers with one way to greet, and back ends that do as they like."""
+    odd = mode.oldstyle or mode.block_size or mode.bad or mode.errnos
+    if mode.handshake != 3 or odd:
         raise CannotDo(f"{name} cannot be started so: {mode.describe()}")
 
 

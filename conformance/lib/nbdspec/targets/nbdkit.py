@@ -60,6 +60,8 @@ class NbdkitTarget(Target):
         """The plugin and its parameters."""
         if len(mode.exports) > 1:
             return self.several(mode, directory)
+        if mode.bad or mode.errnos:
+            return self.troubled(mode)
         backend = self.backend or "memory"
         if backend == "null":
             if mode.content not in ("any", "zero"):
@@ -79,6 +81,15 @@ class NbdkitTarget(Target):
             fill(image, mode)
             return ["file", str(image)]
         return ["memory", str(mode.size)]
+
+    def troubled(self, mode: Mode) -> list[str]:
+        """What no filter does, a plugin of the kit."""
+        words = [f"size={mode.size}"]
+        if mode.bad:
+            words.append("bad=" + ",".join(map(str, mode.bad)))
+        if mode.errnos:
+            words.append("errnos=1")
+        return ["python", str(HOME / "plugins" / "modes.py"), *words]
 
     def several(self, mode: Mode, directory: Path) -> list[str]:
         exports = directory / "exports"

@@ -34,7 +34,8 @@ class NbdspecdTarget(NbdkitTarget):
 
     def plugin(self, mode: Mode, directory: Path) -> list[str]:
         """Content, several exports and failures come from a plugin of the kit."""
-        special = mode.fail or mode.delay or mode.block_size or mode.content in ("pattern", "sparse")
+        special = mode.fail or mode.delay or mode.block_size or mode.bad or mode.errnos
+        special = special or mode.content in ("pattern", "sparse")
         backend = self.backend or "memory"
         # The sample plugin takes all of its memory at once, modes.py as it is used.
         special = special or (backend == "python" and mode.size > 1 << 30)
@@ -56,6 +57,10 @@ class NbdspecdTarget(NbdkitTarget):
             words.append(f"image={image}")
         if mode.fail:
             words.append("fail=" + ",".join(mode.fail))
+        if mode.bad:
+            words.append("bad=" + ",".join(map(str, mode.bad)))
+        if mode.errnos:
+            words.append("errnos=1")
         if mode.delay:
             words.append(f"delay={mode.delay}")
         if mode.block_size:
