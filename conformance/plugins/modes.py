@@ -7,6 +7,7 @@
     fail=read,...   commands that fail with EIO
     bad=N,...       offsets of sectors that cannot be read
     errnos=1        what begins at 4096 * n fails with error number n, if n > 0
+    striped=1       every second sector is said to be a hole
     delay=SECONDS   what each command takes
     block_size=A,B,C  minimum, preferred and maximum block size
 """
@@ -28,13 +29,14 @@ names = []
 failing = set()
 bad = []
 errnos = False
+striped = False
 delay = 0.0
 sizes = []
 disks = {}
 
 
 def config(key, value):
-    global size, image, names, failing, delay, sizes, bad, errnos
+    global size, image, names, failing, delay, sizes, bad, errnos, striped
     if key == "size":
         size = nbdkit.parse_size(value)
     elif key == "image":
@@ -48,6 +50,8 @@ def config(key, value):
             raise ValueError(f"fail={unknown.pop()}: expected one of {KINDS}")
     elif key == "bad":
         bad = [int(part) for part in value.split(",")]
+    elif key == "striped":
+        striped = value == "1"
     elif key == "errnos":
         errnos = value == "1"
     elif key == "delay":
@@ -212,6 +216,9 @@ def extents(h, count, offset, flags):
     step("extents")
     kind = nbdkit.EXTENT_HOLE | nbdkit.EXTENT_ZERO
     end = min(offset + count, h.size)
+    if striped:
+        first = offset // 512 * 512
+        return [(at, 512, kind if at % 1024 else 0) for at in range(first, end, 512)]
     return [
         (start, stop - start, kind if hole else 0)
         for start, stop, hole in walk(h.fd, offset, end)

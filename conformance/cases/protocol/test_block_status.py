@@ -31,7 +31,7 @@ def walk(client, start: int, end: int, flags: int = 0) -> list[tuple[int, int, i
     return found
 
 
-@case("status.covers", req=[*RULES, "TX-BLOCKSTATUS-18", "SR-31"], needs=HAS)
+@case("status.covers", req=["TX-BLOCKSTATUS-07", *RULES, "TX-BLOCKSTATUS-18", "SR-31"], needs=HAS)
 @FLAGS
 def test_covers(client, flags):
     """Asked again from where the answer ends, the whole export is covered."""
@@ -168,3 +168,13 @@ def test_no_hole_is_allocated(client, run):
     holes = [at for at, _, status in walk(client, 0, MIB) if status & STATE_HOLE]
     if holes:
         run.findings.append(Finding(MAY, "NO_HOLE, and yet a hole is reported"))
+
+
+@case("status.million-extents", req=["SR-35", "SIZE-28", "SR-33"], level=SHOULD,
+      needs=HAS, mode=Mode(size=600 * MIB, content="striped"), quick=False)
+def test_million_extents(wire):
+    """Where there are more than 2^20 extents one chunk does not hold them all."""
+    wire.transmit(contexts=(ALLOCATION,))
+    extents = wire.block_status(wire.export.size, 0)[ALLOCATION]
+    assert 0 < len(extents) <= 1 << 20, f"{len(extents)} extents in one chunk"
+    wire.in_step()

@@ -96,7 +96,7 @@ def test_backend_fails(wire, structured):
 
 @case(
     "read.df-one-chunk",
-    req=["TX-READ-35", "TX-READ-37", "TX-READ-39", "TX-READ-38"],
+    req=["TX-READ-02", "TX-READ-35", "TX-READ-37", "TX-READ-39", "TX-READ-38"],
     needs="structured df",
     mode=Mode(size=8 << 20, content="sparse"),
 )

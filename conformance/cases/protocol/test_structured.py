@@ -94,7 +94,7 @@ def test_errors_as_chunks(wire, command):
     wire.in_step()
 
 
-@case("structured.no-payload-no-chunk-data", req=["SR-02", "SR-14", "SR-19"],
+@case("structured.no-payload-no-chunk-data", req=["TX-11", "SR-02", "SR-14", "SR-19"],
       needs="structured writable")
 def test_no_payload_no_chunk_data(wire):
     """Success of a command without payload: a simple reply, or one NONE chunk."""

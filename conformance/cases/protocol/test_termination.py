@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import signal
+import socket
+import struct
 
 import pytest
 
@@ -98,9 +100,6 @@ def test_refused_requests_keep_session(wire, lease, structured):
 @pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
 def test_client_leaves(dial, connect, reset):
     """A client that goes at any step, ABORT sent or not, does no harm to the next."""
-    import socket
-    import struct
-
     steps = [
         lambda w: w.greeting(),
         lambda w: w.greet(),

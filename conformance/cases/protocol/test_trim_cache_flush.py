@@ -13,7 +13,7 @@ SECTION = "trim-cache-flush"
 MIB = 1 << 20
 
 
-@case("trim.neighbours-kept", req=["TX-TRIM-07"],
+@case("trim.neighbours-kept", req=["TX-TRIM-02", "TX-TRIM-07"],
       needs="writable trim size>=1M minimum<=1")
 @pytest.mark.parametrize(("offset", "length"), [(1, 1), (4095, 4098), (100, 300000)])
 def test_neighbours_kept(client, offset, length):
@@ -79,7 +79,7 @@ def test_cache_beyond_end(wire):
     wire.in_step()
 
 
-@case("cache.large", req=["SIZE-30", "TX-CACHE-07"], level=SHOULD,
+@case("cache.large", req=["TX-CACHE-05", "SIZE-30", "TX-CACHE-07"], level=SHOULD,
       needs="cache size>=200M", mode=Mode(size=200 * MIB))
 def test_cache_large(wire):
     """CACHE has no payload, so that the maximum block size does not end it."""

@@ -50,7 +50,7 @@ def test_fua(client):
     client.zero(4096, 0, nbd.FUA)
 
 
-@case("zeroes.fast", req=["TX-ZERO-04", "TX-ZERO-15", "TX-ZERO-16"],
+@case("zeroes.fast", req=["TF-14", "TX-ZERO-04", "TX-ZERO-15", "TX-ZERO-16"],
       needs=f"{ZEROES} fast-zero")
 @FLAGS
 def test_fast(client, flags):

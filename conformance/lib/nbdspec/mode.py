@@ -21,7 +21,8 @@ class Mode:
     size: int = DEFAULT_SIZE
     readonly: bool = False
     #: what the export holds: "any", "zero", "pattern" (each 8 bytes hold their own
-    #: offset, big-endian), "sparse" (data at each even MiB, holes between)
+    #: offset, big-endian), "sparse" (data at each even MiB, holes between), "striped"
+    #: (zeroes, of which every second sector is said to be a hole)
     content: str = "any"
     #: names of the exports; the first one is the default as well
     exports: tuple[str, ...] = ()

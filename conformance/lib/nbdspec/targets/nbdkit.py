@@ -60,7 +60,7 @@ class NbdkitTarget(Target):
         """The plugin and its parameters."""
         if len(mode.exports) > 1:
             return self.several(mode, directory)
-        if mode.bad or mode.errnos:
+        if mode.bad or mode.errnos or mode.content == "striped":
             return self.troubled(mode)
         backend = self.backend or "memory"
         if backend == "null":
@@ -85,6 +85,8 @@ class NbdkitTarget(Target):
     def troubled(self, mode: Mode) -> list[str]:
         """What no filter does, a plugin of the kit."""
         words = [f"size={mode.size}"]
+        if mode.content == "striped":
+            words.append("striped=1")
         if mode.bad:
             words.append("bad=" + ",".join(map(str, mode.bad)))
         if mode.errnos:

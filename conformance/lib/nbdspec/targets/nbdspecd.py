@@ -35,7 +35,7 @@ class NbdspecdTarget(NbdkitTarget):
     def plugin(self, mode: Mode, directory: Path) -> list[str]:
         """Content, several exports and failures come from a plugin of the kit."""
         special = mode.fail or mode.delay or mode.block_size or mode.bad or mode.errnos
-        special = special or mode.content in ("pattern", "sparse")
+        special = special or mode.content in ("pattern", "sparse", "striped")
         backend = self.backend or "memory"
         # The sample plugin takes all of its memory at once, modes.py as it is used.
         special = special or (backend == "python" and mode.size > 1 << 30)
@@ -57,6 +57,8 @@ class NbdspecdTarget(NbdkitTarget):
             words.append(f"image={image}")
         if mode.fail:
             words.append("fail=" + ",".join(mode.fail))
+        if mode.content == "striped":
+            words.append("striped=1")
         if mode.bad:
             words.append("bad=" + ",".join(map(str, mode.bad)))
         if mode.errnos:
