@@ -42,7 +42,7 @@ test_equal (const char *file, int line, const char *what, long long got,
 }
 
 void
-start (const char *script, const char *parameter)
+start_until_ready (const char *script, const char *parameter)
 {
     static char path[4096];
     static char *words[3];
@@ -57,6 +57,12 @@ start (const char *script, const char *parameter)
     CHECK (backend->config_complete () == 0);
     thread_model = (enum thread_model) backend->thread_model ();
     CHECK (backend->get_ready () == 0);
+}
+
+void
+start (const char *script, const char *parameter)
+{
+    start_until_ready (script, parameter);
     CHECK (backend->after_fork () == 0);
 }
 

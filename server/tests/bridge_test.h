@@ -43,8 +43,9 @@ void test_equal (const char *file, int line, const char *what, long long got,
 extern long test_calls;
 
 /* Starts the bridge with server/tests/scripts/SCRIPT and one parameter, or
- * NULL, up to after_fork. */
+ * NULL, up to after_fork, or up to what comes before. */
 void start (const char *script, const char *parameter);
+void start_until_ready (const char *script, const char *parameter);
 /* cleanup and unload. */
 void finish (void);
 

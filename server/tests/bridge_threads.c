@@ -115,7 +115,7 @@ test_daemon (void)
 {
     int status;
 
-    start ("threads.py", NULL);
+    start_until_ready ("threads.py", NULL);
     CHECK (backend->before_fork () == 0);
     pid_t child = fork ();
     if (child == 0) {
