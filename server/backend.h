@@ -81,6 +81,10 @@ struct backend {
     int (*get_ready) (void);
     int (*before_fork) (void); /* around the fork of a daemon; may be NULL */
     int (*after_fork) (void);
+    /* While the main thread waits for clients it also waits for this descriptor
+     * (-1: none) to become readable, and calls `wake' then. */
+    int (*wake_fd) (void);
+    void (*wake) (void);
     void (*cleanup) (void);
     void (*unload) (void);
     void (*dump) (void);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "activation.h"
+#include "backend.h"
 #include "bind.h"
 #include "config.h"
 #include "connection.h"
@@ -197,15 +198,20 @@ there_is_room (void)
 void
 listen_serve (void)
 {
-    struct pollfd fds[MAX_LISTENERS + 2];
+    enum { QUIT, ROOM, WAKE, OTHERS };
+    struct pollfd fds[MAX_LISTENERS + OTHERS];
 
-    fds[0] = (struct pollfd) { .fd = server_quit_fd (), .events = POLLIN };
-    fds[1] = (struct pollfd) { .fd = room_fd, .events = POLLIN };
+    fds[QUIT] = (struct pollfd) { .fd = server_quit_fd (), .events = POLLIN };
+    fds[ROOM] = (struct pollfd) { .fd = room_fd, .events = POLLIN };
+    fds[WAKE] = (struct pollfd) {
+        .fd = backend->wake_fd != NULL ? backend->wake_fd () : -1,
+        .events = POLLIN,
+    };
     for (unsigned i = 0; i < listeners.count; i++)
-        fds[i + 2] = (struct pollfd) { .fd = listeners.fd[i],
-                                       .events = POLLIN };
+        fds[i + OTHERS] = (struct pollfd) { .fd = listeners.fd[i],
+                                            .events = POLLIN };
     while (!server_quitting ()) {
-        nfds_t n = there_is_room () ? listeners.count + 2 : 2;
+        nfds_t n = OTHERS + (there_is_room () ? listeners.count : 0);
 
         if (poll (fds, n, -1) == -1) {
             if (errno == EINTR)
@@ -214,7 +220,9 @@ listen_serve (void)
             wait_for_resources ();
             continue;
         }
-        for (nfds_t i = 2; i < n && !server_quitting (); i++) {
+        if (fds[WAKE].revents != 0)
+            backend->wake ();
+        for (nfds_t i = OTHERS; i < n && !server_quitting (); i++) {
             if (fds[i].revents != 0 && there_is_room ())
                 accept_client (fds[i].fd);
         }

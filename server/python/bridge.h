@@ -48,6 +48,13 @@ void interp_leave (void);
 int interp_before_fork (void);
 void interp_after_fork (void);
 
+/* The script's signal handlers run on the main thread, which has no Python to
+ * do once the server serves.  From interp_watch_signals on, a signal makes the
+ * descriptor readable, and interp_run_signals runs the handlers. */
+void interp_watch_signals (void);
+int interp_signal_fd (void);
+void interp_run_signals (void);
+
 /* True in a process that the script made with os.fork. */
 extern volatile bool interp_forked;
 

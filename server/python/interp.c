@@ -8,8 +8,8 @@
  */
 #include "bridge.h"
 
+#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 
 #include "../config.h"
 #include "../log.h"
@@ -20,6 +20,7 @@ static __thread PyThreadState *thread_state;
 static PyInterpreterState *interpreter;
 static PyThreadState *main_state;
 static PyObject *threading; /* the module */
+static int signal_pipe[2] = { -1, -1 };
 static bool fork_prepared;  /* interp_before_fork ran, the fork has not */
 
 static void
@@ -74,6 +75,90 @@ initialize (int argc, char **argv)
     return 0;
 }
 
+/* Gives the calling thread's threading.Thread object the server's name. */
+static void
+name_thread (const char *name)
+{
+    AUTO_REF PyObject *thread
+        = PyObject_CallMethod (threading, "current_thread", NULL);
+    AUTO_REF PyObject *value = PyUnicode_DecodeFSDefault (name);
+
+    if (!thread || !value
+        || PyObject_SetAttrString (thread, "name", value) == -1)
+        exception_log ("threading");
+}
+
+/* threading keeps an object for each thread that it did not start itself, by
+ * the thread's number, which the next thread can have again.  Takes the calling
+ * thread's out, or puts THREAD in; returns what was there. */
+static PyObject *
+exchange_thread (PyObject *thread)
+{
+    AUTO_REF PyObject *active = PyObject_GetAttrString (threading, "_active");
+    AUTO_REF PyObject *ident
+        = PyLong_FromUnsignedLong (PyThread_get_thread_ident ());
+    PyObject *old = NULL;
+
+    if (active && ident && PyDict_Check (active)) {
+        old = PyDict_GetItemWithError (active, ident);
+        Py_XINCREF (old);
+        if (thread)
+            PyDict_SetItem (active, ident, thread);
+        else if (old)
+            PyDict_DelItem (active, ident);
+    }
+    PyErr_Clear ();
+    return old;
+}
+
+/* Around os.fork in a callback.  The forking thread is the child's main thread,
+ * but some versions of threading take a thread that they did not start for one
+ * only if they do not know it; else a child of multiprocessing fails. */
+static __thread PyObject *forking_thread;
+
+static PyObject *
+before_script_fork (PyObject *self, PyObject *unused)
+{
+    (void) self;
+    (void) unused;
+    if (thread_state && thread_state != main_state)
+        forking_thread = exchange_thread (NULL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+after_script_fork (PyObject *self, PyObject *unused)
+{
+    (void) self;
+    (void) unused;
+    if (forking_thread) {
+        AUTO_REF PyObject *none = exchange_thread (forking_thread);
+        Py_CLEAR (forking_thread);
+    }
+    Py_RETURN_NONE;
+}
+
+static int
+register_fork_functions (void)
+{
+    static PyMethodDef before
+        = { "before_fork", before_script_fork, METH_NOARGS, NULL };
+    static PyMethodDef after
+        = { "after_fork", after_script_fork, METH_NOARGS, NULL };
+    AUTO_REF PyObject *f = PyCFunction_New (&before, NULL);
+    AUTO_REF PyObject *g = PyCFunction_New (&after, NULL);
+    AUTO_REF PyObject *os = PyImport_ImportModule ("os");
+    AUTO_REF PyObject *reg
+        = os ? PyObject_GetAttrString (os, "register_at_fork") : NULL;
+    AUTO_REF PyObject *args = PyTuple_New (0);
+    AUTO_REF PyObject *kwargs
+        = f && g ? Py_BuildValue ("{sOsO}", "before", f, "after_in_parent", g)
+                 : NULL;
+    AUTO_REF PyObject *done
+        = reg && args && kwargs ? PyObject_Call (reg, args, kwargs) : NULL;
+    return done ? 0 : -1;
+}
+
 int
 interp_start (int argc, char **argv)
 {
@@ -92,7 +177,8 @@ interp_start (int argc, char **argv)
         || exporter_init () == -1
         /* Imported here so that threading's main thread is the main thread,
          * whichever thread a script imports it from. */
-        || !(threading = PyImport_ImportModule ("threading"))) {
+        || !(threading = PyImport_ImportModule ("threading"))
+        || register_fork_functions () == -1) {
         exception_log ("start");
         r = -1;
     }
@@ -112,12 +198,37 @@ interp_running (void)
     return interpreter != NULL;
 }
 
+/* signal.set_wakeup_fd: signals are written to FD. */
+static void
+set_wakeup_fd (int fd)
+{
+    AUTO_REF PyObject *module = PyImport_ImportModule ("signal");
+    AUTO_REF PyObject *old
+        = module ? PyObject_CallMethod (module, "set_wakeup_fd", "i", fd)
+                 : NULL;
+    if (!old)
+        exception_log ("signal");
+}
+
+void
+interp_watch_signals (void)
+{
+    if (signal_pipe[0] == -1
+        && pipe2 (signal_pipe, O_CLOEXEC | O_NONBLOCK) == -1) {
+        log_error ("python: the script's signal handlers will not run: %m");
+        return;
+    }
+    set_wakeup_fd (signal_pipe[1]);
+}
+
 void
 interp_finish (void)
 {
     if (!interpreter)
         return;
     interp_enter ();
+    if (signal_pipe[0] != -1)
+        set_wakeup_fd (-1);
     buffer_forget_owners (exporter_drop);
     callbacks_free ();
     errors_free ();
@@ -141,34 +252,6 @@ interp_leave (void)
     thread_state = PyEval_SaveThread ();
 }
 
-/* Gives the calling thread's threading.Thread object the server's name. */
-static void
-name_thread (const char *name)
-{
-    AUTO_REF PyObject *thread
-        = PyObject_CallMethod (threading, "current_thread", NULL);
-    AUTO_REF PyObject *value = PyUnicode_DecodeFSDefault (name);
-
-    if (!thread || !value
-        || PyObject_SetAttrString (thread, "name", value) == -1)
-        exception_log ("threading");
-}
-
-/* threading keeps an object for each thread that it did not start itself, by
- * the thread's number, which the next thread can have again. */
-static void
-forget_thread (void)
-{
-    AUTO_REF PyObject *active = PyObject_GetAttrString (threading, "_active");
-    AUTO_REF PyObject *ident
-        = PyLong_FromUnsignedLong (PyThread_get_thread_ident ());
-
-    if (active && ident && PyDict_Check (active)
-        && PyDict_Contains (active, ident) == 1)
-        PyDict_DelItem (active, ident);
-    PyErr_Clear ();
-}
-
 void
 interp_thread_start (const char *name)
 {
@@ -189,7 +272,7 @@ interp_thread_end (void)
     if (!thread_state || thread_state == main_state)
         return;
     interp_enter ();
-    forget_thread ();
+    Py_XDECREF (exchange_thread (NULL));
     PyThreadState_Clear (thread_state);
     thread_state = NULL;
     PyThreadState_DeleteCurrent ();
@@ -219,6 +302,24 @@ interp_after_fork (void)
     }
     /* This process is the server, although it may be a child. */
     interp_forked = false;
+}
+
+int
+interp_signal_fd (void)
+{
+    return signal_pipe[0];
+}
+
+void
+interp_run_signals (void)
+{
+    char some[64];
+
+    while (read (signal_pipe[0], some, sizeof some) > 0)
+        ;
+    SCOPED_GIL ();
+    if (PyErr_CheckSignals () == -1)
+        exception_log ("signal handler");
 }
 
 void

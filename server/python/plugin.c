@@ -169,7 +169,10 @@ static int
 python_after_fork (void)
 {
     interp_after_fork ();
-    return callback_run (CB_AFTER_FORK);
+    int r = callback_run (CB_AFTER_FORK);
+    SCOPED_GIL ();
+    interp_watch_signals ();
+    return r;
 }
 
 static void
@@ -239,6 +242,8 @@ const struct backend backend_python = {
     .get_ready = python_get_ready,
     .before_fork = interp_before_fork,
     .after_fork = python_after_fork,
+    .wake_fd = interp_signal_fd,
+    .wake = interp_run_signals,
     .cleanup = python_cleanup,
     .unload = python_unload,
     .dump = python_dump,
