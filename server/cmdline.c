@@ -105,9 +105,17 @@ absolute_path (const char *what, const char *path)
     return result;
 }
 
+/* Puts a malloc'ed PATH in its place; an option may be given twice. */
+static void
+set_path (const char **place, char *path)
+{
+    free ((char *) *place);
+    *place = path;
+}
+
 /* The statistics are made beside their place and renamed.  That this cannot
  * work should be known before a client has come and gone. */
-static const char *
+static char *
 parse_stats (const char *text)
 {
     char *path = absolute_path ("--stats", text);
@@ -184,7 +192,8 @@ parse_unix (const char *text)
     struct sockaddr_un sun;
 
     config.unix_random = strcmp (text, "-") == 0;
-    config.unix_path = config.unix_random ? NULL : absolute_path ("-U", text);
+    set_path (&config.unix_path,
+              config.unix_random ? NULL : absolute_path ("-U", text));
     if (config.unix_path && strlen (config.unix_path) >= sizeof sun.sun_path)
         log_fatal ("-U: path too long: length %zu > max %zu bytes",
                    strlen (config.unix_path), sizeof sun.sun_path - 1);
@@ -279,11 +288,12 @@ serving_option (int value, const char *arg)
         config.tls_asked = true;
         break;
     case OPT_TLS_CERTIFICATES:
-        config.tls_certificates = absolute_path ("--tls-certificates", arg);
+        set_path (&config.tls_certificates,
+                  absolute_path ("--tls-certificates", arg));
         break;
     case OPT_TLS_PRIORITY: config.tls_priority = arg; break;
     case OPT_TLS_PSK:
-        config.tls_psk = absolute_path ("--tls-psk", arg);
+        set_path (&config.tls_psk, absolute_path ("--tls-psk", arg));
         break;
     case OPT_TLS_VERIFY_PEER: config.tls_verify_peer = true; break;
     default: return false;
@@ -300,7 +310,7 @@ process_option (int value, const char *arg, struct seen *seen)
     case 'e': config.export_name = arg; break;
     case 'f': config.foreground = true; break;
     case 'g': config.group = arg; break;
-    case 'P': config.pid_file = absolute_path ("-P", arg); break;
+    case 'P': set_path (&config.pid_file, absolute_path ("-P", arg)); break;
     case 'u': config.user = arg; break;
     case 'v': log_verbose = true; break;
     case 'V': seen->action = SHOW_VERSION; break;
@@ -325,7 +335,7 @@ process_option (int value, const char *arg, struct seen *seen)
         config.run = arg;
         config.foreground = true;
         break;
-    case OPT_STATS: config.stats = parse_stats (arg); break;
+    case OPT_STATS: set_path (&config.stats, parse_stats (arg)); break;
     case OPT_SWAP: config.swap = true; break;
     default: return false;
     }

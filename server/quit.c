@@ -13,7 +13,7 @@
 static _Atomic bool quitting;
 static _Atomic bool signalled;
 static int quit_fd = -1;
-static pid_t quit_runner;
+static _Atomic pid_t quit_runner;
 
 int
 quit_init (void)

@@ -41,7 +41,7 @@ catch_signals (void)
 {
     static const int ending[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
     struct sigaction sa = { .sa_sigaction = pass_on,
-                            .sa_flags = SA_SIGINFO | SA_RESTART };
+                            .sa_flags = SA_SIGINFO };
 
     sigfillset (&sa.sa_mask);
     for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)

@@ -47,6 +47,12 @@ def has_python() -> bool:
     return r.returncode == 0
 
 
+def sanitizer() -> str:
+    """What the server was built with: "asan", "tsan" or nothing."""
+    libraries = subprocess.check_output(["ldd", NBDSPECD], text=True)
+    return next((x for x in ("asan", "tsan") if f"lib{x}" in libraries), "")
+
+
 needs_python = pytest.mark.skipif(not has_python(), reason="built without Python")
 
 
