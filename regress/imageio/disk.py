@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,10 +52,6 @@ class Disk:
                     step = min(1 << 20, length - start)
                     f.write(rng.randbytes(step) if is_data else bytes(step))
 
-    def needs(self) -> int:
-        """Bytes of a file system: for the disk, and for the copy of it."""
-        return 2 * self.data + self.zeroes
-
 
 def _lengths(rng: random.Random, total: int) -> Iterator[int]:
     while total:
@@ -64,8 +59,3 @@ def _lengths(rng: random.Random, total: int) -> Iterator[int]:
         length = min(max(length, UNIT), LARGEST, total)
         yield length
         total -= length
-
-
-def free_space(directory: Path) -> int:
-    stat = os.statvfs(directory)
-    return stat.f_bavail * stat.f_frsize

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from nbdspec.bench import places
 from nbdspec.bench.clients import run
 from nbdspec.bench.model import (
     PYPLUGINS,
+    SCENARIOS,
     Column,
     Options,
     Ratio,
@@ -16,21 +21,51 @@ from nbdspec.bench.model import (
     Sample,
 )
 from nbdspec.bench.server import Server, ServerSpec
-from nbdspec.bench.summary import field
+
+sys.path.insert(0, str(SCENARIOS / "reports"))
+import buffers  # noqa: E402
 
 SIZE = 1 << 30
 VIEW, ARRAY, BYTES = (f"nbdspecd {t}" for t in ("memoryview", "bytearray", "bytes"))
 NBDKIT, NULL, LIMIT = "nbdkit", "nbdspecd null", "limit, receives only"
+COPIES = "nbdkit, a plugin that copies"
+
+# What nbdkit's wrapper in its build tree set in 2019: a malloc that checks. glibc
+# 2.34 moved that into a library of its own.
+CHECKED = (
+    ("LD_PRELOAD", "libc_malloc_debug.so.0"),
+    ("MALLOC_CHECK_", "1"),
+    ("MALLOC_PERTURB_", "165"),
+)
 
 
-def image(directory: Path) -> Path:
-    """1 GiB of the letter U, as a file that the page cache holds."""
-    path = directory / "disk.img"
-    if not path.exists():
-        with open(path, "wb") as f:
-            for _ in range(SIZE >> 20):
-                f.write(b"U" * (1 << 20))
-    return path
+def variant(name: str, columns: tuple[str, ...] = (VIEW, ARRAY, NBDKIT), **params: (
+    object
+)) -> Row:
+    """Beside the main thing: fewer servers, fewer runs."""
+    settings = {"columns": columns, "warm_up": False, "repeat": 2} | params
+    return Row(name, "s", settings, less_is_better=True)
+
+
+ROWS = (
+    Row("convert", "s", {}, less_is_better=True),
+    Row(
+        "convert, malloc checked",
+        "s",
+        {"checked": True, "columns": (VIEW, ARRAY, BYTES, NBDKIT, COPIES)},
+        less_is_better=True,
+    ),
+    variant("convert, server with -v", verbose=True),
+    variant("convert over TCP", tcp=True),
+    variant("nbdcopy", client="nbdcopy"),
+    variant("convert, all zeroes", image="zeroes"),
+    variant("convert, random data", image="random"),
+    *(
+        variant(f"plugin: {to}, v{api}", to=to, api=api)
+        for to in ("null", "file", "pwrite", "socket", "slice")
+        for api in (1, 2)
+    ),
+)
 
 
 class Scenario:
@@ -40,14 +75,16 @@ class Scenario:
         "full of `U` goes to pyplugins/zero.py by `qemu-img convert -p -f raw -O raw "
         "-n`, to a server started for each run; the back end `null` is the least that "
         "nbdspecd can do, and the limit a C program that only receives. Times are "
-        "those of the client, as `time` prints them."
+        "those of the client, as `time` prints them. Then the same under a malloc that "
+        "checks, and what else the thread spoke of: other clients, images and plugins."
     )
-    repeat = (5, 15)
+    repeat = (3, 15)
     columns = (
         Column(VIEW, "nbdspecd"),
         Column(ARRAY, "nbdspecd"),
         Column(BYTES, "nbdspecd"),
         Column(NBDKIT, "nbdkit"),
+        Column(COPIES, "nbdkit"),
         Column(NULL, "nbdspecd"),
         Column(LIMIT, "limit"),
     )
@@ -57,36 +94,87 @@ class Scenario:
         Ratio(VIEW, LIMIT),
         Ratio(ARRAY, VIEW),
         Ratio(BYTES, VIEW),
+        Ratio(COPIES, NBDKIT),
         *(Ratio(VIEW, other, of="server_cpu") for other in (NULL, NBDKIT, LIMIT)),
     )
 
-    def rows(self, options: Options) -> list[Row]:
-        return [Row("convert", "s", less_is_better=True)]
+    def __init__(self) -> None:
+        self._memory: TemporaryDirectory[str] | None = None
 
-    def server(self, row: Row, column: Column) -> ServerSpec:
-        python = ("python", str(PYPLUGINS / "zero.py"))
+    def rows(self, options: Options) -> list[Row]:
+        self.options, self.size = options, options.data or SIZE
+        return list(ROWS)
+
+    def finish(self) -> None:
+        if self._memory:
+            self._memory.cleanup()
+
+    # The server
+
+    def server(self, row: Row, column: Column) -> ServerSpec | None:
+        if column.name not in row.params.get("columns", (column.name,)):
+            return None
         if column.name == LIMIT:
             return ServerSpec("limit", options=("--discard",), fresh=True)
-        if column.name == NULL:
-            return ServerSpec("nbdspecd", ("null", "1G"), fresh=True)
-        kind = () if column.host == "nbdkit" else (
-            f"--python-buffer={column.name.split()[1]}",
+        options = ("-v",) if row.params.get("verbose") else ()
+        if column.host == "nbdspecd" and column.name != NULL:
+            options += (f"--python-buffer={column.name.split()[1]}",)
+        return ServerSpec(
+            column.host,
+            self._back_end(row, column),
+            options,
+            environment=self._environment(row),
+            fresh=True,
+            tcp=row.params.get("tcp", False),
         )
-        return ServerSpec(column.host, python, kind, fresh=True)
+
+    def _environment(self, row: Row) -> tuple[tuple[str, str], ...]:
+        api = (("SINK_API", str(row.params.get("api", 1))),)
+        return api + (CHECKED if row.params.get("checked") else ())
+
+    def _back_end(self, row: Row, column: Column) -> tuple[str, ...]:
+        if column.name == NULL:
+            return ("null", str(self.size))
+        to = "copy" if column.name == COPIES else row.params.get("to")
+        if to is None:
+            return ("python", str(PYPLUGINS / "zero.py"))
+        words = ("python", str(SCENARIOS / "plugins" / "sink.py"))
+        words += (f"to={to}", f"size={self.size}")
+        if to in ("file", "pwrite"):
+            words += (f"file={self._file()}",)
+        return words
+
+    def _file(self) -> Path:
+        """What a plugin writes to; its blocks are there before anything is measured."""
+        if self._memory is None:
+            self._memory = places.in_memory(self.size)
+        path = Path(self._memory.name) / "file"
+        if not path.exists():
+            fill(path, self.size, b"F" * (1 << 20))
+        return path
+
+    # The client
+
+    def _image(self, kind: str) -> Path:
+        path = self.options.directory / f"{kind}.img"
+        if not path.exists():
+            places.need(path.parent, self.size)
+            fill(path, self.size, PATTERNS[kind]())
+        return path
 
     def sample(
         self, row: Row, column: Column, server: Server, options: Options
     ) -> Sample:
-        source = image(options.directory)
+        source = str(self._image(row.params.get("image", "U")))
+        command = ["qemu-img", "convert", "-p", "-f", "raw", "-O", "raw", "-n"]
+        if row.params.get("client") == "nbdcopy":
+            command = ["nbdcopy", "-p"]
         before = server.usage()
-        cost = run(
-            ["qemu-img", "convert", "-p", "-f", "raw", "-O", "raw", "-n"]
-            + [str(source), server.uri]
-        )
+        cost = run([*command, source, server.uri])
         used = server.usage().since(before)
         return Sample(
             value=cost.real,
-            requests=SIZE >> 21,  # qemu-img writes 2 MiB at once
+            requests=self.size >> 21,  # qemu-img writes 2 MiB at once
             real=cost.real,
             client_user=cost.user,
             client_system=cost.system,
@@ -97,15 +185,23 @@ class Scenario:
         )
 
     def notes(self, results: Results) -> list[str]:
-        text = ["", "## As `time` prints them (medians)", "", "```"]
-        for column in results.columns:
-            if cell := results.cells.get(("convert", column.name)):
-                text.append(column.name)
-                for label, get in (
-                    ("real", lambda s: s.real),
-                    ("user", lambda s: s.client_user),
-                    ("sys", lambda s: s.client_system),
-                ):
-                    seconds = field(cell, get) or 0.0
-                    text.append(f"    {label}\t{seconds // 60:.0f}m{seconds % 60:.3f}s")
-        return [*text, "```"]
+        names = [(VIEW, ARRAY), (NBDKIT, COPIES)]
+        return [
+            *buffers.as_time(results),
+            *buffers.environments(results, names, self.size),
+        ]
+
+
+PATTERNS = {
+    "U": lambda: b"U" * (1 << 20),
+    "zeroes": lambda: b"",
+    "random": lambda: os.urandom(32 << 20),
+}
+
+
+def fill(path: Path, size: int, pattern: bytes) -> None:
+    """The pattern again and again, or nothing but a hole."""
+    with open(path, "wb") as f:
+        while pattern and f.tell() < size:
+            f.write(pattern[: size - f.tell()])
+        f.truncate(size)

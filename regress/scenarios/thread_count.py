@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from nbdspec.bench import places
 from nbdspec.bench.clients import run
 from nbdspec.bench.model import (
     PYPLUGINS,
@@ -30,7 +31,7 @@ from nbdspec.bench.server import Server, ServerSpec
 
 sys.path.insert(0, str(ROOT / "regress"))
 from imageio.client import Client, Refused  # noqa: E402
-from imageio.disk import Disk, free_space  # noqa: E402
+from imageio.disk import Disk  # noqa: E402
 from imageio.process import CannotStart, Daemon, Phase, phases  # noqa: E402
 
 sys.path.insert(0, str(SCENARIOS / "reports"))
@@ -153,12 +154,8 @@ class Scenario:
 
     @property
     def _image(self) -> Path:
-        """In memory if there is room, for the speed of a disk is another question."""
         if self._memory is None:
-            shm, needed = Path("/dev/shm"), 2 * self.disk.needs()
-            fits = shm.is_dir() and os.access(shm, os.W_OK) and free_space(shm) > needed
-            place = shm if fits and "TMPDIR" not in os.environ else None
-            self._memory = tempfile.TemporaryDirectory(prefix="nbdbench-", dir=place)
+            self._memory = places.in_memory(self.disk.data + self.disk.zeroes)
         return Path(self._memory.name) / "image"
 
     def finish(self) -> None:
@@ -201,12 +198,7 @@ class Scenario:
     def _source(self) -> Path:
         path = self.options.directory / "disk.img"
         if not path.exists():
-            there, needed = free_space(path.parent), self.disk.needs()
-            if there < needed:
-                raise BenchError(
-                    f"{path.parent}: {there >> 20} MiB are free, "
-                    f"{needed >> 20} are needed (TMPDIR names another place)"
-                )
+            places.need(path.parent, self.disk.data + self.disk.zeroes)
             self.disk.make(path)
         return path
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from imageio.disk import Disk
 from imageio.process import Daemon, most_at_once, phases
-from nbdspec.bench import load
+from nbdspec.bench import load, places
 from nbdspec.bench.model import BenchError, Options
 from nbdspec.bench.server import Server, ServerSpec, program
 
@@ -278,9 +278,8 @@ def scenario_in(directory: Path, **settings: Any) -> Any:
 
 def test_too_little_space(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario, _, _ = scenario_in(directory)
-    names = vars(sys.modules[type(scenario).__module__])
-    monkeypatch.setitem(names, "free_space", lambda path: 300 << 20)
-    with pytest.raises(BenchError, match="300 MiB are free, 464 are needed"):
+    monkeypatch.setattr(places, "free_space", lambda path: 200 << 20)
+    with pytest.raises(BenchError, match="200 MiB are free, 264 are needed"):
         scenario._source()
 
 

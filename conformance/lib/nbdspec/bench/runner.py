@@ -149,10 +149,11 @@ def run(
             later = [scenario.server(r, c) for r in rows[position:] for c in columns]
             pool.keep_only({spec for spec in later if spec is not None})
             here = [column for r, column in cells if r is row]
+            turns = min(options.repeat, row.params.get("repeat", options.repeat))
             missing = {
                 (column, turn)
                 for column in here
-                for turn in range(options.repeat)
+                for turn in range(turns)
                 if journal.find(row.name, column.name, turn) is None
             }
             for column in here:
@@ -161,7 +162,7 @@ def run(
                 cold = scenario.server(row, column) not in pool.running
                 if missing and cold and row.params.get("warm_up", True):
                     measure(scenario, row, column, pool, warm_up)
-            for turn in range(options.repeat):
+            for turn in range(turns):
                 # another one goes first each time
                 for column in here[turn % len(here) :] + here[: turn % len(here)]:
                     progress.step(f"{row.name}: {column.name}")

@@ -50,12 +50,15 @@ class ServerSpec:
     threads: int = 16
     prefill: int = 0  # bytes to write before anything is measured
     fresh: bool = False  # a new process for each sample
+    tcp: bool = False  # on 127.0.0.1 instead of a Unix socket
 
-    def command(self, directory: Path) -> list[str]:
+    def command(self, directory: Path, port: int) -> list[str]:
         words = [program(self.host)]
         if self.host == "limit":
             return [*words, *self.options, str(directory / "s")]
-        words += ["-f", "-U", str(directory / "s"), "-P", str(directory / "pid")]
+        listen = ["-i", "127.0.0.1", "-p", str(port)]
+        words += ["-f", *(listen if self.tcp else ["-U", str(directory / "s")])]
+        words += ["-P", str(directory / "pid")]
         words += ["-t", str(self.threads), *self.options]
         if self.host == "nbdspecd":
             words += ["--stats", str(directory / "stats")]
@@ -80,8 +83,15 @@ class Usage:
         )
 
 
+def free_port() -> int:
+    """One that nobody listens on: nbdkit cannot be asked to choose."""
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port: int = s.getsockname()[1]
+        return port
+
+
 class Server:
-    """A running server on a Unix socket."""
+    """A running server."""
 
     def __init__(self, spec: ServerSpec, parent: Path) -> None:
         self.spec = spec
@@ -89,6 +99,7 @@ class Server:
         self.directory = Path(tempfile.mkdtemp(prefix="s", dir=parent))
         self.socket = self.directory / "s"
         self.log = self.directory / "log"
+        self.port = free_port() if spec.tcp else 0
         environment = os.environ | dict(spec.environment)
         environment.pop("PYTHONUNBUFFERED", None)
         # Python inside nbdkit takes its library from beside the first python3 on
@@ -96,7 +107,7 @@ class Server:
         environment["PATH"] = "/usr/bin:" + environment.get("PATH", "")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                spec.command(self.directory),
+                spec.command(self.directory, self.port),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -115,6 +126,8 @@ class Server:
 
     @property
     def uri(self) -> str:
+        if self.spec.tcp:
+            return f"nbd://127.0.0.1:{self.port}"
         return f"nbd+unix:///?socket={self.socket}"
 
     def export_uri(self, name: str) -> str:
