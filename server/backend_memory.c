@@ -60,9 +60,9 @@ static void
 memory_unload (void)
 {
     if (memory)
-        munmap (memory, pages () * PAGE);
+        munmap (memory, (size_t) (pages () * PAGE));
     if (allocated)
-        munmap (allocated, pages ());
+        munmap (allocated, (size_t) pages ());
 }
 
 /* Requests that overlap in time and place race here, as they do on a disk; what
@@ -89,9 +89,9 @@ static void
 memory_write (uint64_t offset, const uint8_t *data, uint64_t count)
 {
     if (data)
-        memcpy (memory + offset, data, count);
+        memcpy (memory + offset, data, (size_t) count);
     else
-        memset (memory + offset, 0, count);
+        memset (memory + offset, 0, (size_t) count);
 }
 #endif
 
@@ -144,7 +144,8 @@ memory_zero (void *handle, struct io *io)
     if (last < end)
         memory_write (last, NULL, end - last);
     mark (first, last - first, 0);
-    if (madvise (memory + first, last - first, MADV_DONTNEED) == -1) {
+    if (madvise (memory + first, (size_t) (last - first), MADV_DONTNEED)
+        == -1) {
         log_error ("memory: zero: madvise: %m");
         return EIO;
     }

@@ -235,7 +235,7 @@ wait_for_all (int64_t ms)
     struct timespec t;
 
     clock_gettime (CLOCK_REALTIME, &t);
-    t.tv_sec += ms / 1000;
+    t.tv_sec += (time_t) (ms / 1000);
     while (count > 0)
         if (pthread_cond_timedwait (&ended, &lock, &t) == ETIMEDOUT)
             break;

@@ -151,13 +151,15 @@ intake_skip (struct connection *c, uint64_t len)
 {
     struct intake *in = &c->intake;
 
-    len -= take_buffered (in, NULL, len < READ_AHEAD ? len : READ_AHEAD);
+    len -= take_buffered (in, NULL,
+                          len < READ_AHEAD ? (size_t) len : READ_AHEAD);
     while (len > 0) {
         ssize_t r;
 
         if (make_buffer (in) == -1)
             return -1;
-        r = receive (c, in->buf, len < READ_AHEAD ? len : READ_AHEAD);
+        r = receive (c, in->buf,
+                     len < READ_AHEAD ? (size_t) len : READ_AHEAD);
         if (r == -1)
             return -1;
         len -= (uint64_t) r;

@@ -39,7 +39,12 @@ request_parse (const struct connection *c, const uint8_t *header,
     r->offset = get_be64 (header + 16);
     if (c->extended) {
         r->length = get_be64 (header + 24);
-        r->payload = r->flags & NBD_CMD_FLAG_PAYLOAD_LEN ? r->length : 0;
+        /* QEMU's client (11.1 still) does not set the flag on WRITE, whose
+         * payload is there all the same. */
+        r->payload = r->type == NBD_CMD_WRITE
+                             || r->flags & NBD_CMD_FLAG_PAYLOAD_LEN
+                         ? r->length
+                         : 0;
     } else {
         r->length = get_be32 (header + 24);
         r->payload = r->type == NBD_CMD_WRITE ? r->length : 0;
@@ -127,12 +132,8 @@ check_flags (const struct connection *c, struct request *r)
             allowed |= NBD_CMD_FLAG_DF;
         break;
     case NBD_CMD_WRITE:
-        if (c->extended) {
+        if (c->extended)
             allowed |= NBD_CMD_FLAG_PAYLOAD_LEN;
-            if (!(r->flags & NBD_CMD_FLAG_PAYLOAD_LEN))
-                return refuse (r, NBD_EINVAL,
-                               "WRITE without the PAYLOAD_LEN flag");
-        }
         break;
     case NBD_CMD_WRITE_ZEROES:
         allowed |= NBD_CMD_FLAG_NO_HOLE;

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbdspec.case import MUST, SHOULD, Mode, case
+from nbdspec.case import MAY, MUST, SHOULD, Mode, case
+from nbdspec.chunks import Request
 from nbdspec.mode import GIB
 from nbdspec.nbd import (
     ACK,
@@ -32,7 +33,7 @@ from nbdspec.nbd import (
     WRITE,
     WRITE_ZEROES,
 )
-from nbdspec.payloads import meta_payload, pattern, status_payload
+from nbdspec.payloads import extended_request, meta_payload, pattern, status_payload
 from nbdspec.verdict import NotApplicable
 
 SECTION = "extended-headers"
@@ -159,13 +160,15 @@ def test_read_with_holes(wire):
     assert wire.read(1 << 20, 0, flags=DF) == want
 
 
-@case("xh.write-without-payload-len", req=["XH-04"], level=SHOULD,
+@case("xh.write-without-payload-len", req=["XH-04"], level=MAY,
       needs="extended writable")
 def test_write_without_payload_len(xh):
-    """WRITE without PAYLOAD_LEN has no payload, and fails."""
-    cookie = xh.request(WRITE, 0, 512)
-    xh.expect_errno(cookie, EINVAL)
-    xh.in_step()
+    """WRITE without PAYLOAD_LEN, as QEMU's client sends it, is understood."""
+    head = extended_request(WRITE, 0, 512, cookie=1)
+    xh.pending[1] = Request(WRITE, 0, 512, 0, 1)
+    xh.conn.send(head + b"q" * 512, "WRITE 512 at 0x0 without PAYLOAD_LEN")
+    xh.expect_ok(1)
+    assert xh.read(512, 0) == b"q" * 512
 
 
 @case("xh.payload-len-drained", req=["XH-04", "XH-05"], needs="extended")

@@ -27,7 +27,16 @@ class NbdspecdTarget(NbdkitTarget):
         )
         return out.stdout.split()[-1] if out.stdout.split() else "?"
 
+    def built_with(self, what: str) -> bool:
+        """Python and TLS can be left out."""
+        out = subprocess.run(
+            [self.program, "--dump-config"], capture_output=True, text=True, check=False
+        )
+        return f"{what}=no" not in out.stdout.split()
+
     def start(self, mode: Mode) -> Server:
+        if mode.tls and not self.built_with("tls"):
+            raise CannotDo("this nbdspecd was built without TLS")
         directory = scratch()
         plugin = self.plugin(mode, directory)
         return self.run(mode, directory, ([], []), plugin)
@@ -46,9 +55,13 @@ class NbdspecdTarget(NbdkitTarget):
             return ["python", str(script), f"size={mode.size}"]
         if backend == "null" and mode.content not in ("any", "zero"):
             raise CannotDo("the null back end has no content")
+        if mode.size > 1 << 30 and _is_32_bit(self.program):
+            raise CannotDo("a program of 32 bits has no room for so large a disk")
         return [backend, str(mode.size)]
 
     def special(self, mode: Mode, directory: Path) -> list[str]:
+        if not self.built_with("python"):
+            raise CannotDo("this nbdspecd was built without Python")
         script = HOME / "plugins" / "modes.py"
         words = [f"size={mode.size}"]
         if mode.content in ("pattern", "sparse"):
@@ -70,6 +83,12 @@ class NbdspecdTarget(NbdkitTarget):
         if len(mode.exports) > 1:
             words.append("exports=" + ",".join(mode.exports))
         return ["python", str(script), *words]
+
+
+def _is_32_bit(path: str) -> bool:
+    """Whether it is an ELF file of 32 bits."""
+    with open(path, "rb") as file:
+        return file.read(5) == b"\x7fELF\x01"
 
 
 def _find() -> str:
