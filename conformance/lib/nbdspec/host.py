@@ -190,6 +190,23 @@ class Host:
         self.wait(f"{text!r} in the log", lambda: text in self.log(), LOG_LIMIT)
         return self.log()
 
+    def settle_log(self, text: str, count: int) -> None:
+        """Waits until the log has the text so many times."""
+        what = f"{text!r} {count} times in the log"
+        self.wait(what, lambda: self.log().count(text) >= count, LOG_LIMIT)
+
+    def wait_stats(self) -> dict:
+        """What the host wrote to the file `stats` after a connection."""
+
+        def complete():
+            path = self.directory / "stats"
+            try:
+                return json.loads(path.read_text())
+            except (FileNotFoundError, ValueError):
+                return None
+
+        return self.wait("the host's statistics", complete)
+
     # The recorder's control socket
 
     def order(self, *words):
@@ -300,6 +317,8 @@ class Plugin:
         self.wait_calls = host.wait_calls
         self.log = host.log
         self.wait_log = host.wait_log
+        self.settle_log = host.settle_log
+        self.wait_stats = host.wait_stats
         self.eval = host.eval
         self.exec = host.exec
         self.inside = host.inside
@@ -311,13 +330,13 @@ class Plugin:
         self.process = host.process
         self.server = host.server
 
-    def connect(self) -> Wire:
+    def connect(self, chop: str = "") -> Wire:
         """A connection on which nothing was said."""
-        return self._hosts.connect(self.server)
+        return self._hosts.connect(self.server, chop)
 
-    def wire(self) -> Wire:
+    def wire(self, chop: str = "") -> Wire:
         """A connection in the haggling phase."""
-        wire = self.connect()
+        wire = self.connect(chop)
         wire.greet()
         return wire
 
@@ -327,9 +346,10 @@ class Plugin:
         *,
         structured: bool = False,
         contexts: tuple[str, ...] = (),
+        chop: str = "",
     ) -> Wire:
         """A connection in transmission. Only the export's size and flags are asked."""
-        wire = self.wire()
+        wire = self.wire(chop)
         if structured or contexts:
             wire.negotiate_structured()
         if contexts:
@@ -401,8 +421,8 @@ class Hosts:
         self._private: list[Host] = []
         self.directories: list[Path] = []
 
-    def connect(self, server: Server) -> Wire:
-        chop = Chop(self._options.target.chop, self._options.seed)
+    def connect(self, server: Server, way: str = "") -> Wire:
+        chop = Chop(way or self._options.target.chop, self._options.seed)
         wire = Wire(server.connect(self.run.transcript, chop), self.run.findings)
         self._wires.append(wire)
         return wire
