@@ -14,10 +14,16 @@ from .errors import KitError
 
 
 def case_dirs() -> list[Path]:
-    """Where cases are; an environment variable names further directories."""
+    """Where cases are.
+
+    NBDSPEC_CASES names further directories; with NBDSPEC_CASES_ONLY they are all.
+    """
     more = os.environ.get("NBDSPEC_CASES", "")
+    named = [Path(p) for p in more.split(os.pathsep) if p]
+    if os.environ.get("NBDSPEC_CASES_ONLY"):
+        return named
     own = [HOME / "cases" / "protocol", HOME / "cases" / "plugin"]
-    return [p for p in own if p.is_dir()] + [Path(p) for p in more.split(":") if p]
+    return [path for path in own if path.is_dir()] + named
 
 
 def load_all() -> dict[str, list[Case]]:

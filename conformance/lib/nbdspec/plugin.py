@@ -29,9 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[state_key] = State(options)
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Ends the servers. A worker's findings go to the process that gathers."""
+    """Ends the servers, when the last case has let go of its own.
+
+    A worker's findings go to the process that gathers.
+    """
     state = session.config.stash.get(state_key, None)
     if state is None:
         return

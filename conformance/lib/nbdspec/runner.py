@@ -21,9 +21,6 @@ from .result import Result
 from .terminal import Terminal
 from .verdict import Outcome
 
-#: For fewer cases than this another process is not worth its start.
-WORTH_WORKERS = 60
-
 
 class Gatherer:
     """Lives in the process that was started; the workers send it their reports."""
@@ -167,11 +164,9 @@ def run_and_report(
 
 
 def default_jobs(options: RunOptions) -> int:
-    """Two processes keep two cores busy; a handful of cases needs one only."""
+    """As many as there are cores; for a handful of cases one will do."""
     narrow = options.cases or options.rows or options.only
-    if narrow or not options.target.target and not options.target.cmd:
-        return 1
-    return min(4, len(os.sched_getaffinity(0)))
+    return 1 if narrow else min(4, len(os.sched_getaffinity(0)))
 
 
 def note(text: str) -> None:

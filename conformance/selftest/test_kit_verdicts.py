@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The kit's verdicts on a small server that makes the mistake it is told to make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kit import CASES, Kit
+
+#: What a server that hangs may take: as little as a busy machine allows.
+IMPATIENT = {"NBDSPEC_TIME_FACTOR": "0.2"}
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Kit:
+    made = Kit(tmp_path)
+    made.write(CASES)
+    return made
+
+
+def test_pass(kit: Kit) -> None:
+    run = kit.server()
+    assert run.status == 0, run.out + run.err
+    assert set(run.verdicts.values()) == {"PASS"}
+    assert run.result["totals"]["PASS"] == 4
+    assert "selftest" in run.out and "4 PASS" in run.out
+    assert not list((kit.directory / "replay").glob("*.jsonl"))
+
+
+def test_fail_says_what_had_to_come(kit: Kit) -> None:
+    run = kit.server("option-data-unread")
+    assert run.status == 1
+    assert run.verdicts["self.option"] == "FAIL"
+    assert run.verdicts["self.read"] != "PASS"
+    message = run.message("self.option")
+    assert "sent: " in message and "came: " in message
+    assert "the stream to be in step" in message
+
+
+def test_fail_cites_the_ledger(kit: Kit) -> None:
+    run = kit.server("wrong-data", "--case", "self.read")
+    assert run.status == 1
+    assert "other data" in run.message("self.read")
+    assert "TX-READ-05: Server MUST" in run.message("self.read")
+    assert list((kit.directory / "replay").glob("self.read*.jsonl"))
+
+
+def test_warn_for_a_should(kit: Kit) -> None:
+    run = kit.server("flags-ignored")
+    assert run.verdicts["self.flags"] == "WARN"
+    assert run.status == 0
+    assert kit.server("flags-ignored", "--fail-on", "should").status == 1
+
+
+def test_warn_for_an_alternative(kit: Kit) -> None:
+    run = kit.server("eio", "--case", "self.beyond")
+    assert run.verdicts == {"self.beyond": "WARN"}
+    assert "EIO came where ENOSPC" in run.message("self.beyond")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ("crash", "was killed by SIGABRT"),
+        ("garbage", "HS-14"),
+        ("closes-at-once", "end of stream"),
+        ("half-answer", "10 of 20 bytes"),
+        ("leak", "descriptors are open in the server"),
+    ],
+)
+def test_trouble(kit: Kit, mistake: str, words: str) -> None:
+    """Whatever a server does, the case that suffers fails, and the run goes on."""
+    run = kit.server(mistake, **IMPATIENT)
+    assert run.status == 1, run.out + run.err
+    assert len(run.verdicts) == 4
+    messages = "\n".join(case["message"] for case in run.result["cases"])
+    assert words in messages
+    assert "Traceback" not in run.out + run.err
+
+
+def test_two_answers(kit: Kit) -> None:
+    run = kit.server("two-answers", "--case", "self.flags", **IMPATIENT)
+    assert run.verdicts == {"self.flags": "FAIL"}
+    assert "waits for none" in run.message("self.flags")
+
+
+def test_hang(kit: Kit) -> None:
+    run = kit.server("hang", "--case", "self.read", **IMPATIENT)
+    assert run.verdicts == {"self.read": "FAIL"}
+    assert "nothing within" in run.message("self.read")
+
+
+def test_slow_is_no_mistake(kit: Kit) -> None:
+    run = kit.server("slow")
+    assert set(run.verdicts.values()) == {"PASS"}
+
+
+def test_not_applicable(kit: Kit) -> None:
+    kit.write("""
+        @case("self.trim", req=["TX-TRIM-07"], needs="trim")
+        def test_trim(wire):
+            \"\"\"TRIM.\"\"\"
+            raise AssertionError("never run")
+
+        @case("self.tls", req=["TLS-11"], mode=Mode(tls="x509"))
+        def test_tls(wire):
+            \"\"\"TLS.\"\"\"
+            raise AssertionError("never run")
+
+        @case("self.said", req=["TLS-11"])
+        def test_said(wire):
+            \"\"\"A reason of its own.\"\"\"
+            raise NotApplicable("the reason of the case")
+        """)
+    run = kit.server()
+    assert run.status == 0
+    assert set(run.verdicts.values()) == {"N/A"}
+    assert run.message("self.trim") == "the server does not offer TRIM"
+    assert "has no place for" in run.message("self.tls")
+    assert run.message("self.said") == "the reason of the case"
+
+
+def test_info(kit: Kit) -> None:
+    kit.write("""
+        @case("self.may", req=["TX-READ-05"])
+        def test_may(wire):
+            \"\"\"Something that the text leaves open.\"\"\"
+            wire.finding(MAY, "what was seen")
+        """)
+    run = kit.server()
+    assert (run.status, run.verdicts) == (0, {"self.may": "INFO"})
+    assert run.message("self.may") == "what was seen"
+    assert kit.server("", "--fail-on", "any").status == 1
+
+
+def test_server_that_does_not_start(kit: Kit) -> None:
+    run = kit.server("does-not-start")
+    assert run.status == 2
+    assert "this is why it does not start" in run.err
+    assert run.err.count("this is why") == 1, "told more than once"
+
+
+def test_broken_case(kit: Kit) -> None:
+    kit.write("""
+        @case("self.broken", req=["TX-READ-05"])
+        def test_broken(wire):
+            \"\"\"A case with a mistake.\"\"\"
+            undefined_name
+        """)
+    run = kit.server()
+    assert run.status == 2
+    assert "NameError" in run.err and "self.broken" in run.out
+
+
+def test_both_clients_one_id(kit: Kit) -> None:
+    pytest.importorskip("nbd")
+    kit.write("""
+        @case("self.both", req=["TX-READ-05"])
+        def test_both(client):
+            \"\"\"Either client reads.\"\"\"
+            assert client.pread(512, 0) == bytes(512)
+        """)
+    run = kit.server("", "--record", "all")
+    (case,) = run.result["cases"]
+    assert [v["variant"] for v in case["variants"]] == ["wire", "libnbd"]
+    text = Path(case["variants"][1]["replay"]).read_text()
+    assert "option GO" in text and "READ 512 at 0x0" in text
+
+
+def test_hang_through_libnbd(kit: Kit) -> None:
+    pytest.importorskip("nbd")
+    kit.write("""
+        @case("self.both", req=["TX-READ-05"], clients=("libnbd",))
+        def test_both(client):
+            \"\"\"Either client reads.\"\"\"
+            client.pread(512, 0)
+        """)
+    run = kit.server("hang", **IMPATIENT)
+    assert run.verdicts == {"self.both": "FAIL"}
+    assert "an answer to h.pread" in run.message("self.both")
