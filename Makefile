@@ -5,6 +5,7 @@
 # make check           the project's own tests; check-all: all of them
 # make mutants         broken servers, each of which some case has to notice
 # make fuzz            libFuzzer over whole connections (SECONDS=60)
+# make soak            what takes longer than CI has: other machines' builds
 # make bench           the benchmarks into build/bench (FULL=1, HOST=...)
 #
 # CC=gcc|clang  DEBUG=1  WERROR=1  SANITIZE=address,undefined|thread
@@ -124,7 +125,7 @@ $(OBJ)/flags: force
 # only after that can make know which interpreter there is.
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: conformance check check-all mutants bench bench-docs fuzz
+.PHONY: conformance check check-all mutants bench bench-docs fuzz soak
 conformance:
 	ci/setup run $(if $(filter-out nbdspecd,$(SERVER)),report)
 	$(MAKE) $(PARALLEL) all
@@ -144,6 +145,10 @@ bench:
 fuzz:
 	ci/setup fuzz
 	ci/fuzz/run libfuzzer $(or $(SECONDS),60)
+
+soak:
+	ci/setup soak
+	ci/foreign
 
 # The tables of docs/bench, from the last make bench FULL=1.
 bench-docs:
