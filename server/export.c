@@ -144,8 +144,10 @@ export_open (struct connection *c, const char *name, struct export *e)
         backend_connection_end ();
         free (e->name);
         e->name = NULL;
-        log_debug ("export \"%s\" refused", name);
     }
+    if (config.debug_controlpath)
+        log_debug ("open: export \"%s\": %s", name,
+                   r == -1 ? "refused" : "opened");
     return r;
 }
 
@@ -154,6 +156,8 @@ export_close (struct export *e)
 {
     if (!e->open)
         return;
+    if (config.debug_controlpath)
+        log_debug ("close: export \"%s\"", e->name);
     backend_begin ();
     call_close (e);
     backend_end ();

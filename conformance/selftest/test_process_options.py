@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from server_process import (
     GUARD,
     NBDSPECD,
     READ,
-    ROOT,
     Client,
     Server,
     connected,
@@ -653,8 +651,3 @@ def test_path_with_blanks(place: Path) -> None:
         timeout=GUARD,
     )
     assert r.stdout == "1048576\n"
-
-
-def test_is_run_from_the_tree_it_belongs_to() -> None:
-    assert Path(NBDSPECD).is_file(), f"build it first: make (in {ROOT})"
-    assert sys.version_info >= (3, 11)
