@@ -79,7 +79,8 @@ def put(session: Session, request: Request, uuid: str) -> None:
 
 def number(values: dict[str, Any], key: str, default: int | None) -> int:
     value = values.get(key, default)
-    if type(value) is not int or value < 0:
+    # true is 1 here, as in the daemon
+    if not isinstance(value, int) or value < 0:
         raise HTTPError(400, f"Invalid {key}: {value!r}, expected an integer from 0")
     return value
 
@@ -125,9 +126,11 @@ def get_range(request: Request, size: int) -> tuple[int, int]:
     """(offset, length) of what a Range header asks for."""
     text = request.headers["range"]
     match = re.fullmatch(r"bytes=(\d{1,19})-(\d{1,19})?", text)
-    first, last = (int(match[1]), int(match[2] or size - 1)) if match else (1, 0)
-    if first > last or last >= size:
-        words = f"Cannot satisfy {text!r} of {size} bytes"
+    if match is None or (match[2] and int(match[1]) > int(match[2])):
+        raise HTTPError(416, f"Unsupported range {text!r}, expected bytes=FIRST-[LAST]")
+    first, last = int(match[1]), int(match[2] or max(size - 1, int(match[1])))
+    if last >= size:
+        words = f"Range {text!r} is beyond {size} bytes"
         raise HTTPError(416, words, headers={"Content-Range": f"bytes */{size}"})
     return first, last - first + 1
 
@@ -206,20 +209,18 @@ TICKETS: dict[str, Handler] = {
 
 
 def find(request: Request, control: bool) -> tuple[Handler, str]:
-    """What answers a request, and the id that its path has."""
-    words = request.path.split("/")[1:]
-    table: dict[str, Handler] = {}
-    if not words:
-        pass  # not a path
-    elif control:
-        table = TICKETS if len(words) == 2 and words[0] == "tickets" else {}
-    elif words[0] == "images" and len(words) == 2 and words[1]:
-        table = IMAGES
-    elif words[0] == "images" and len(words) == 3 and words[2] == "extents":
-        table = EXTENTS
-    if not table:
+    """What answers a request, and the ticket's id that its path has."""
+    routes = [(r"/images/(.+)/extents", EXTENTS), (r"/images/(.*)", IMAGES)]
+    if control:
+        routes = [(r"/tickets/(.*)", TICKETS)]
+    for pattern, table in routes:
+        if match := re.fullmatch(pattern, request.path):
+            break
+    else:
         raise HTTPError(404, f"No such resource: {request.path!r}")
+    if not match[1] and not control:
+        raise HTTPError(400, "Ticket id is required")
     if request.method not in table:
         text = f"{request.method} is not supported here"
         raise HTTPError(405, text, headers={"Allow": ",".join(table)})
-    return table[request.method], words[1]
+    return table[request.method], match[1]

@@ -50,7 +50,6 @@ class Request:
         self.length: int | None = None
         self.unread = 0
         self.close = False  # the connection, after the answer
-        self._continue = False  # the client waits for "100 Continue"
 
     def parse(self) -> bool:
         """Reads the head; False when the client has closed in between."""
@@ -72,12 +71,14 @@ class Request:
             or self.headers.get("connection", "").lower() == "close"
             or self.query.get("close") == ["y"]
         )
-        self._continue = self.headers.get("expect", "").lower() == "100-continue"
         length = self.headers.get("content-length")
         if length is not None:
             if not (length.isascii() and length.isdigit() and len(length) < 20):
                 raise HTTPError(400, f"Invalid Content-Length: {length!r}", close=True)
             self.length = self.unread = int(length)
+        if self.headers.get("expect", "").lower() == "100-continue":
+            # before anything is looked at, as the daemon does
+            self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
 
     def _parse_headers(self) -> None:
@@ -97,9 +98,6 @@ class Request:
 
     def read_into(self, buffer: memoryview) -> int:
         """Fills the buffer, or as much as the body has; at its end 0."""
-        if self._continue:
-            self._continue = False
-            self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         buffer = buffer[: self.unread]
         if not buffer:
             return 0

@@ -100,7 +100,7 @@ class Ticket:
             "ops": self.ops,
             "url": self.url,
             "timeout": self.timeout,
-            "expires": round(self.expires - time.monotonic()),
+            "expires": int(self.expires),  # by the monotonic clock
             "idle_time": 0 if self.running else round(time.monotonic() - self.used),
             "active": self.running > 0,
             "canceled": self.canceled,

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A daemon, and clients of it."""
+"""A daemon, and clients of it.
+
+IMAGEIO=URL,SOCKET,CONTROL names a real one, to see whether the stand-in is like it:
+
+    IMAGEIO=http://127.0.0.1:54322,/run/local,/run/control pytest \
+        regress/imageio/tests/test_images.py regress/imageio/tests/test_tickets.py
+"""
 
 from __future__ import annotations
 
@@ -57,9 +63,19 @@ def connect() -> Iterator[Callable[[Daemon], Client]]:
         client.close()
 
 
+class Real:
+    """As much of Daemon as the tests of plain_daemon use."""
+
+    def __init__(self, words: str) -> None:
+        self.url, self.unix_socket, self.control = words.split(",")
+
+
 @pytest.fixture(scope="session")
-def plain_daemon() -> Iterator[Daemon]:
+def plain_daemon() -> Iterator[Daemon | Real]:
     """One that nothing special is asked of, for all tests that need no other."""
+    if real := os.environ.get("IMAGEIO"):
+        yield Real(real)
+        return
     path = Path(tempfile.mkdtemp(prefix="io."))
     daemon = Daemon(path)
     yield daemon
@@ -69,7 +85,7 @@ def plain_daemon() -> Iterator[Daemon]:
 
 @pytest.fixture
 def client(
-    plain_daemon: Daemon, directory: Path, connect: Callable[[Daemon], Client]
+    plain_daemon: Daemon | Real, directory: Path, connect: Callable[..., Client]
 ) -> Client:
     """Its ticket, "image", is of a new file for each test."""
     image = directory / "image.raw"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from plain_client import LIMIT, SIZE, Client
+from plain_client import LIMIT, SIZE, Client, differs
 from imageio.process import Daemon
 
 DATA = bytes(range(256)) * 16  # 4096 bytes
@@ -111,15 +111,18 @@ def test_expect_100_continue(client: Client, directory: Path) -> None:
     assert image(directory, 0, 4) == b"data"
 
 
-def test_refused_without_100_continue(client: Client) -> None:
-    """Who asked first never has to send the body."""
+def test_100_continue_comes_before_any_check(client: Client) -> None:
+    """Asking first does not save the client its body."""
     with socket.create_connection((client.remote.host, client.remote.port)) as s:
         s.settimeout(LIMIT)
         s.sendall(
             b"PUT /images/nobody HTTP/1.1\r\nContent-Length: 4\r\n"
             b"Expect: 100-continue\r\n\r\n"
         )
-        assert s.recv(100).startswith(b"HTTP/1.1 403 ")
+        with s.makefile("rb") as answer:
+            assert answer.readline() == b"HTTP/1.1 100 Continue\r\n"
+            assert answer.readline() == b"\r\n"
+            assert answer.readline().startswith(b"HTTP/1.1 403 ")
 
 
 def test_get_whole_image(client: Client) -> None:
@@ -145,7 +148,8 @@ def test_get_range(client: Client, last: str) -> None:
 def test_get_range_refused(client: Client, text: str) -> None:
     answer = client.ask("GET", Range=text)
     assert (answer.status, answer.closes) == (416, False)
-    assert answer.headers["Content-Range"] == f"bytes */{SIZE}"
+    if text == f"bytes=0-{SIZE}":  # one that makes sense of a larger image
+        assert answer.headers["Content-Range"] == f"bytes */{SIZE}"
 
 
 def test_zero(client: Client, directory: Path) -> None:
@@ -168,7 +172,7 @@ def test_zero_of_nothing_from_the_start(client: Client) -> None:
         ({"op": "trim", "size": 1}, 400),
         ({"op": "zero"}, 400),
         ({"op": "zero", "size": -1}, 400),
-        ({"op": "zero", "size": True}, 400),
+        ({"op": "zero", "size": "1"}, 400),
         ({"op": "zero", "size": 1, "offset": -1}, 400),
         ({"op": "zero", "size": 1, "flush": 1}, 400),
         ({"op": "zero", "size": SIZE, "offset": 1}, 416),
@@ -183,6 +187,7 @@ def test_patch_refused(client: Client, body: object, status: int) -> None:
     assert client.ask("PATCH", body={"op": "flush"}).status == 200
 
 
+@differs  # it knows the holes of an NBD server's image, and not those of a file
 def test_extents(client: Client) -> None:
     client.put(DATA * 16, 1 << 20)
     answer = client.ask("GET", "/images/image/extents")
@@ -209,8 +214,9 @@ def test_extents_of_a_context(client: Client) -> None:
         ("DELETE", "/images/image", 405),
         ("BREW", "/images/image", 405),
         ("PUT", "/images/image/extents", 405),
-        ("GET", "/images/", 404),
-        ("GET", "/images/image/other", 404),
+        ("GET", "/images/", 400),
+        ("GET", "/images/image/other", 403),
+        ("GET", "/images", 404),
         ("GET", "/", 404),
         ("GET", "*", 404),
         ("GET", "/tickets/image", 404),
@@ -221,6 +227,7 @@ def test_nothing_there(client: Client, method: str, path: str, status: int) -> N
     assert client.ask(method, path).status == status
 
 
+@differs  # it takes these for HTTP/0.9, or passes over the header
 @pytest.mark.parametrize(
     "line", [b"GET /images/image\r\n", b"\0\0\r\n", b"GET / HTTP/1.1\r\nnonsense\r\n"]
 )
@@ -248,6 +255,7 @@ def test_a_client_that_hangs_up_in_the_body(
     assert "4 bytes before the body's end" in client.daemon.stop()
 
 
+@differs  # of files it allows one writer; and it has checksums
 def test_options(client: Client) -> None:
     answer = client.ask("OPTIONS")
     assert answer.headers["Allow"] == "OPTIONS,GET,PUT,PATCH"
