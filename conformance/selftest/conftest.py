@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The kit's library is importable from its own tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
