@@ -210,11 +210,26 @@ callback_warning (enum callback cb, const char *fmt, ...)
     va_end (args);
 }
 
+/* ssl.SSLError, socket.herror and socket.gaierror are OSErrors whose errno is
+ * a number of another library. */
+static bool
+foreign_number (PyObject *exception)
+{
+    AUTO_REF PyObject *module = PyObject_GetAttrString (
+        (PyObject *) Py_TYPE (exception), "__module__");
+    if (!module)
+        PyErr_Clear ();
+    return module && PyUnicode_Check (module)
+           && (PyUnicode_CompareWithASCIIString (module, "ssl") == 0
+               || PyUnicode_CompareWithASCIIString (module, "socket") == 0);
+}
+
 /* The errno of an OSError that means the same to every client; 0: none. */
 static int
 os_error (enum callback cb, PyObject *exception)
 {
-    if (!PyObject_TypeCheck (exception, (PyTypeObject *) PyExc_OSError))
+    if (!PyObject_TypeCheck (exception, (PyTypeObject *) PyExc_OSError)
+        || foreign_number (exception))
         return 0;
     AUTO_REF PyObject *number = PyObject_GetAttrString (exception, "errno");
     if (!number || !PyLong_Check (number)) {

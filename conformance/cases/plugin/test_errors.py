@@ -228,6 +228,16 @@ def test_oserror_other(hosts, what):
     wire.expect_errno(send(wire, "pwrite"), EIO)
 
 
+@case("plugin.errors.oserror-foreign", req=["PY-ERR-12", "PY-ERR-11"])
+@pytest.mark.parametrize(
+    "what", ["ssl.SSLError(1, 'x')", "socket.herror(1, 'x')", "socket.gaierror(1, 'x')"]
+)
+def test_oserror_foreign(hosts, what):
+    """The number of an ssl or resolver error is no errno: EIO."""
+    wire = go(hosts.load("import socket, ssl\n" + failing("pwrite", f"raise {what}")))
+    wire.expect_errno(send(wire, "pwrite"), EIO)
+
+
 @case("plugin.errors.oserror-overruled", req=["PY-ERR-13"])
 def test_oserror_overruled(hosts):
     """set_error beats the errno of an OSError."""
