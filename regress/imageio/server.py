@@ -83,10 +83,10 @@ class Server:
             end = str(error)
         finally:
             session.close()
-            with self._lock:
-                self._open.pop(sock, None)
             sock.close()
             log(f"CLOSE connection={number} listener={name} end={end!r} {clock}")
+            with self._lock:
+                self._open.pop(sock, None)  # last: stop waits for those in there
 
     def _secured(self, sock: socket.socket) -> socket.socket:
         assert self._tls is not None, "only called when there is TLS"
