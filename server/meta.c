@@ -126,8 +126,10 @@ option_list_meta_context (struct negotiation *n)
         options_refuse_export (n); /* OPT-META-32 */
         return HAGGLE;
     }
-    if (q.count == 0 || q.wildcard || q.allocation)
-        answer_context (&n->answer, 0); /* OPT-META-10, -12, -17 */
+    /* What cannot be selected is not listed (OPT-META-12). */
+    if (!config.no_structured_replies
+        && (q.count == 0 || q.wildcard || q.allocation))
+        answer_context (&n->answer, 0); /* OPT-META-10, -17 */
     answer_ack (&n->answer);
     return HAGGLE;
 }

@@ -212,4 +212,6 @@ request_perform (struct connection *c, struct request *r)
     if (err == 0 && fua && c->export.can[CAN_FUA] == LEVEL_EMULATE)
         err = flush_after (c, r);
     r->error = request_error_from_errno (r, err);
+    if (r->error == NBD_EINVAL)
+        r->why = "the back end did not do it"; /* the log has the reason */
 }
