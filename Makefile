@@ -125,13 +125,13 @@ $(OBJ)/flags: force
 # only after that can make know which interpreter there is.
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: conformance check check-all mutants bench bench-docs fuzz soak
+.PHONY: conformance check check-all mutants regress bench bench-docs fuzz soak
 conformance:
 	ci/setup run $(if $(filter-out nbdspecd,$(SERVER)),report)
 	$(MAKE) $(PARALLEL) all
 	$(MAKE) run-conformance
 
-check check-all mutants:
+check check-all mutants regress:
 	ci/setup check
 	$(MAKE) $(PARALLEL) all
 	$(MAKE) run-$@
@@ -155,7 +155,8 @@ bench-docs:
 	mkdir -p docs/bench
 	cp build/bench/*.md build/bench/*.svg docs/bench
 
-.PHONY: run-conformance run-quick run-check run-check-all run-mutants run-bench
+.PHONY: run-conformance run-quick run-check run-check-all run-mutants run-bench \
+    run-regress
 run-%: export NBDSPECD = $(CURDIR)/$(BIN)
 run-conformance:
 	$(NBDSPEC) server $(if $(URI),--uri '$(URI)',--target \
@@ -171,7 +172,11 @@ run-mutants:
 
 run-check: $(BRIDGE_TEST)
 	$(MAKE) run-quick
-	$(KIT_PYTHON) -m pytest -n $(shell nproc) $(TESTS) $(ARGS)
+	$(KIT_PYTHON) -m pytest -n $(shell nproc) -m 'not slow' $(TESTS) $(ARGS)
+
+run-regress:
+	$(KIT_PYTHON) -m pytest -n $(shell nproc) \
+	    $(filter regress/%,$(TESTS)) $(ARGS)
 
 run-bridge: $(BRIDGE_TEST)
 	$(KIT_PYTHON) -m pytest -q server/tests/test_bridge.py $(ARGS)

@@ -96,3 +96,7 @@ def client(
     answer = client.ticket("image", url=url, ops=["read", "write"], sparse=True)
     assert answer.status == 200
     return client
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: not for make check")

@@ -28,7 +28,7 @@ needs_qemu = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=["nbdspecd", "nbdkit"])
+@pytest.fixture(params=["nbdspecd", pytest.param("nbdkit", marks=pytest.mark.slow)])
 def host(request: pytest.FixtureRequest) -> str:
     if request.param == "nbdkit" and shutil.which("nbdkit") is None:
         pytest.skip("nbdkit is not installed")

@@ -62,8 +62,8 @@ def test_bytes_copied(
     ("copy", "view"),
     [
         ("nbdspecd bytearray", "nbdspecd memoryview"),
-        ("nbdspecd bytes", "nbdspecd memoryview"),
-        ("nbdkit, a plugin that copies", "nbdkit"),
+        pytest.param("nbdspecd bytes", "nbdspecd memoryview", marks=pytest.mark.slow),
+        pytest.param("nbdkit, a plugin that copies", "nbdkit", marks=pytest.mark.slow),
     ],
 )
 def test_minor_faults_with_malloc_checked(scenario: Any, copy: str, view: str) -> None:
@@ -93,6 +93,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", VARIANTS)
 @pytest.mark.parametrize("column", ["nbdspecd memoryview", "nbdkit"])
 def test_variants_run(scenario: Any, row: str, column: str) -> None:

@@ -41,7 +41,7 @@ def directory() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture(params=["nbdspecd", "nbdkit"])
+@pytest.fixture(params=["nbdspecd", pytest.param("nbdkit", marks=pytest.mark.slow)])
 def host(request: pytest.FixtureRequest) -> str:
     if shutil.which("nbdkit") is None and request.param == "nbdkit":
         pytest.skip("nbdkit is not installed")
@@ -238,6 +238,7 @@ def test_one_command_makes_the_report(directory: Path, temporary: Path) -> None:
     assert extra["free-running: step 4"]["plugin_in_flight_most"] > 1
 
 
+@pytest.mark.slow
 def test_interrupted_and_gone_on(directory: Path, temporary: Path) -> None:
     """Ctrl-C keeps what was measured, leaves nothing else, and the next run uses it."""
     out = directory / "out"
@@ -283,6 +284,7 @@ def test_too_little_space(directory: Path, monkeypatch: pytest.MonkeyPatch) -> N
         scenario._source()
 
 
+@pytest.mark.slow
 def test_another_daemon(directory: Path) -> None:
     """--imageio: whatever serves the URL, by TCP or by a Unix socket."""
     image = directory / "image"
