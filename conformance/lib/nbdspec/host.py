@@ -102,6 +102,28 @@ def _stranger(
     return argv
 
 
+def await_change(
+    directory: Path,
+    what: str,
+    ready: Callable[[], object],
+    limit: float = LIMIT,
+    process: Process | None = None,
+):
+    """What ready() returns, once that is true; asked at each change of a file."""
+    deadline = Deadline(limit)
+    with Directory(directory) as changes:
+        while True:
+            found = ready()
+            if found:
+                return found
+            if process is not None and process.status is not None:
+                raise Breach(what, process.end_in_words())
+            if deadline.passed:
+                raise Hang(what, f"nothing of the kind in {limit:g} s")
+            if wait_for([changes.fd], min(deadline.left, 0.5)):
+                os.read(changes.fd, 65536)
+
+
 class Host:
     """One running host, and what the plugin in it recorded."""
 
@@ -140,18 +162,7 @@ class Host:
 
     def wait(self, what: str, ready: Callable[[], object], limit: float = LIMIT):
         """What ready() returns, once that is true; asked at each change of a file."""
-        deadline = Deadline(limit)
-        with Directory(self.directory) as changes:
-            while True:
-                found = ready()
-                if found:
-                    return found
-                if self.process.status is not None:
-                    raise Breach(what, self.process.end_in_words())
-                if deadline.passed:
-                    raise Hang(what, f"nothing of the kind in {limit:g} s")
-                if wait_for([changes.fd], min(deadline.left, 0.5)):
-                    os.read(changes.fd, 65536)
+        return await_change(self.directory, what, ready, limit, self.process)
 
     # The record
 
@@ -493,6 +504,10 @@ class Hosts:
             done.stderr.decode("utf-8", "replace"),
             directory,
         )
+
+    def wait_for(self, directory: Path, what: str, ready: Callable[[], object]):
+        """What ready() returns, once that is true."""
+        return await_change(directory, what, ready)
 
     def directory(self, files: dict[str, str | bytes] | None = None) -> Path:
         """A directory with these files that goes with the case."""
