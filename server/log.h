@@ -38,7 +38,13 @@ void log_debug_ (const char *fmt, ...) PRINTF_LIKE (1, 2);
     } while (0)
 
 /* Where errors go.  Default: stderr, and syslog once daemonised. */
-enum log_sink { LOG_TO_DEFAULT, LOG_TO_STDERR, LOG_TO_SYSLOG, LOG_TO_NULL, LOG_TO_FILE };
+enum log_sink {
+    LOG_TO_DEFAULT,
+    LOG_TO_STDERR,
+    LOG_TO_SYSLOG,
+    LOG_TO_NULL,
+    LOG_TO_FILE
+};
 
 /* Called once by the command line.  PATH is LOG_TO_FILE's.  -1 with errno set:
  * the file cannot be opened. */
@@ -52,7 +58,8 @@ void log_detach (void);
  * ever.  Also happens at exit. */
 void log_flush (void);
 
-/* A start-up error: logs it (always on stderr) and ends the process with status 1. */
+/* A start-up error: logs it (always on stderr) and ends the process with
+ * status 1. */
 void log_fatal (const char *fmt, ...) PRINTF_LIKE (1, 2)
     __attribute__ ((noreturn));
 

@@ -34,6 +34,7 @@
 /* Each arena costs an idle connection's thread memory that it never uses. */
 #define MAX_ARENAS 4
 
+static pid_t parent;
 static int stream_in = -1, stream_out = -1; /* -s */
 static FILE *uri_output;                     /* --print-uri */
 
@@ -189,10 +190,12 @@ fork_for_command (void)
         log_fatal ("fork: %m");
     if (server > 0) {
         pthread_sigmask (SIG_SETMASK, &old, NULL);
+        if (config.exit_with_parent)
+            process_exit_with_parent (parent);
         exit (run_command (server));
     }
     quit_catch_signals (runner);
-    process_note_parent ();
+    parent = runner;
     pthread_sigmask (SIG_SETMASK, &old, NULL);
 }
 
@@ -209,7 +212,7 @@ detach (void)
     }
     /* After the change of user, which forgets it. */
     if (config.exit_with_parent || config.run)
-        process_exit_with_parent ();
+        process_exit_with_parent (parent);
     process_null_stdio ();
     if (config.swap)
         process_lock_memory ();
@@ -234,7 +237,7 @@ become_ready (void)
     call (backend->after_fork);
     /* A script may have installed handlers of its own; they would never run,
      * and the server could not be ended. */
-    quit_catch_signals (config.run ? getppid () : 0);
+    quit_catch_signals (config.run ? parent : 0);
     if (uri_output != NULL)
         print_uri ();
     if (pidfile_write () == -1)
@@ -307,7 +310,7 @@ main (int argc, char **argv)
 {
     struct cmdline cmd;
 
-    process_note_parent ();
+    parent = getppid ();
     process_check_stdio ();
     umask (022);
     mallopt (M_ARENA_MAX, MAX_ARENAS);

@@ -18,8 +18,6 @@
 #include "log.h"
 #include "quit.h"
 
-static pid_t parent;
-
 void
 process_check_stdio (void)
 {
@@ -56,13 +54,7 @@ process_null_stdio (void)
 }
 
 void
-process_note_parent (void)
-{
-    parent = getppid ();
-}
-
-void
-process_exit_with_parent (void)
+process_exit_with_parent (pid_t parent)
 {
     if (prctl (PR_SET_PDEATHSIG, SIGTERM) == -1)
         log_fatal ("prctl: %m");

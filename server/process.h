@@ -5,6 +5,8 @@
 #ifndef NBDSPEC_PROCESS_H
 #define NBDSPEC_PROCESS_H
 
+#include <sys/types.h>
+
 /* Each ends the process with status 1 where it cannot do its duty. */
 
 /* Standard descriptors must be open: files opened later would take their
@@ -17,12 +19,9 @@ void process_detach_stream (int *in, int *out);
 /* Standard input and output become /dev/null. */
 void process_null_stdio (void);
 
-/* Notes the parent; to be called before anything that takes time. */
-void process_note_parent (void);
-
-/* Ends this process (SIGTERM) when its parent ends: the one noted, or this one
- * for the child that it forks. */
-void process_exit_with_parent (void);
+/* Ends this process (SIGTERM) when its parent ends.  PARENT is what it was
+ * before anything that takes time: it may be another one by now. */
+void process_exit_with_parent (pid_t parent);
 
 /* -u, -g.  Both are looked up first, so that a wrong name changes nothing. */
 void process_change_user (void);

@@ -14,6 +14,7 @@
 #include "files.h"
 #include "listen.h"
 #include "log.h"
+#include "quit.h"
 #include "uri.h"
 
 static pid_t server_pid, command_pid;
@@ -134,6 +135,18 @@ wait_for_both (void)
     return overall_status (command, server, server_first);
 }
 
+/* Ends the server without having run anything. */
+static int
+give_up (pid_t server)
+{
+    int status = 0;
+
+    kill (server, SIGTERM);
+    while (waitpid (server, &status, 0) == -1 && errno == EINTR)
+        ;
+    return status_of (status);
+}
+
 int
 run_command (pid_t server)
 {
@@ -142,6 +155,8 @@ run_command (pid_t server)
     int status;
 
     listen_close ();
+    if (server_quitting ()) /* a signal came before, or the parent has gone */
+        return give_up (server);
     server_pid = server;
     /* Having no terminal, the command gets a group of its own, so that all
      * its processes can be ended. */
@@ -156,8 +171,7 @@ run_command (pid_t server)
     }
     if (command_pid == -1) {
         log_error ("--run: %m");
-        kill (server, SIGTERM);
-        waitpid (server, NULL, 0);
+        give_up (server);
         return EXIT_FAILURE;
     }
     if (own_group)

@@ -124,13 +124,15 @@ static bool
 is_key_line (const char *line)
 {
     const char *colon = strchr (line, ':');
+    const char *rest;
     size_t digits;
 
     if (colon == NULL || colon == line)
         return false;
     digits = strspn (colon + 1, "0123456789abcdefABCDEF");
+    rest = colon + 1 + digits;
     return digits > 0 && digits % 2 == 0
-           && strspn (colon + 1 + digits, "\r\n") == strlen (colon + 1 + digits);
+           && rest[strspn (rest, "\r\n")] == '\0';
 }
 
 /* The file is read by GnuTLS for each client, so that keys can be added; here

@@ -239,6 +239,24 @@ def test_runner_that_is_killed_takes_the_server_along(place: Path) -> None:
     os.close(r)
 
 
+def test_exit_with_parent_goes_for_both(place: Path) -> None:
+    r, w = os.pipe()
+    inner = f'nbdinfo --size "$uri" >/dev/null; cat "{place}/pid" >/dev/fd/{w}; sleep 1000'
+    with subprocess.Popen(
+        ["sh", "-c", '"$@"; exit', "-", NBDSPECD, "--exit-with-parent",
+         "-P", str(place / "pid"), "--run", inner, "null", "1M"],
+        stdin=subprocess.DEVNULL,
+        pass_fds=(w,),
+    ) as parent:  # fmt: skip
+        os.close(w)
+        server = int(read_line(r))
+        parent.kill()
+    wait_gone(server)
+    assert read_line(r) == ""  # nor does the command hold the pipe any more
+    os.close(r)
+    assert list(place.iterdir()) == []
+
+
 def test_pid_file_is_the_servers(place: Path) -> None:
     r = run(
         f'nbdinfo --size "$uri" >/dev/null; echo $PPID; cat "{place}/pid"',
