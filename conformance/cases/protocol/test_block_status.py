@@ -171,7 +171,7 @@ def test_no_hole_is_allocated(client, run):
 
 
 @case("status.million-extents", req=["SR-35", "SIZE-28", "SR-33"], level=SHOULD,
-      needs=HAS, mode=Mode(size=600 * MIB, content="striped"), quick=False)
+      needs=HAS, mode=Mode(size=513 * MIB, content="striped"), quick=False)
 def test_million_extents(wire):
     """Where there are more than 2^20 extents one chunk does not hold them all."""
     wire.transmit(contexts=(ALLOCATION,))

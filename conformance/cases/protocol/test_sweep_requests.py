@@ -96,16 +96,16 @@ def test_lengths(wire, lease, structured):
 
 @case("sweep.64-in-flight", req=["TX-WRITE-04", "TX-04", "TX-READ-19"],
       needs="writable stores size>=8M minimum=1", quick=False)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_64_in_flight(wire, lease, seed):
     """Of 64 overlapping writes in flight each byte is one writer's, and it stays."""
     wire.transmit(structured=lease.profile.structured)
     chance = random.Random(seed)
-    span = 256 << 10
+    span = 48 << 10
     wire.write(bytes(span), 0)
     writes = []
     for mark in range(1, 65):
-        length = chance.choice((1, 100, 4096, 5000, 65536))
+        length = chance.choice((1, 100, 4096, 5000, 16384))
         offset = chance.randrange(span - length)
         flags = FUA if wire.export.flags & nbd.SEND_FUA and chance.random() < 0.2 else 0
         cookie = wire.request(WRITE, offset, data=bytes([mark]) * length, flags=flags)

@@ -41,7 +41,7 @@ def test_qemu_img_reads(server, tmp_path, convert):
 
 
 @case("tool.qemu-img-writes", req=["COMPAT-02"],
-      needs="writable", mode=Mode(size=1 << 20))
+      needs="stores writable", mode=Mode(size=1 << 20))
 def test_qemu_img_writes(server, connect, tmp_path):
     """qemu-img convert -n puts an image into an export, byte for byte."""
     image = tmp_path / "image"

@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 @case("trim.neighbours-kept", req=["TX-TRIM-02", "TX-TRIM-07"],
-      needs="writable trim size>=1M minimum<=1")
+      needs="stores writable trim size>=1M minimum<=1")
 @pytest.mark.parametrize(("offset", "length"), [(1, 1), (4095, 4098), (100, 300000)])
 def test_neighbours_kept(client, offset, length):
     """Bytes next to a trimmed range keep what they had."""
@@ -51,7 +51,7 @@ def test_trim_not_offered(wire):
 
 
 @case("cache.changes-nothing", req=["TX-CACHE-03", "TX-CACHE-07"],
-      needs="writable cache size>=1M")
+      needs="stores writable cache size>=1M")
 @pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
 def test_cache_changes_nothing(wire, lease, structured):
     """CACHE brings no data and leaves all data as it was."""
@@ -130,7 +130,7 @@ def test_fua_every_command(wire, command):
     wire.in_step()
 
 
-@case("multi-conn.flush-seen", req=["MC-01"], needs="writable multi-conn flush")
+@case("multi-conn.flush-seen", req=["MC-01"], needs="stores writable multi-conn flush")
 @pytest.mark.parametrize("way", ["flush", "fua"])
 def test_multi_conn_flush_seen(connect, lease, way):
     """What is flushed on one connection is read on all others."""

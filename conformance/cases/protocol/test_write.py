@@ -22,9 +22,9 @@ def requests_as_payload(length: int) -> bytes:
 
 
 @case("write.read-back", req=["TX-WRITE-04", "SIZE-07"], needs="stores writable")
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", LENGTHS[:-1])
 def test_read_back(client, length):
-    """What was written is read back, from one byte to 32 MiB."""
+    """What was written is read back, from one byte to a MiB; block-size.32-mib goes on."""
     if client.minimum > 1 and length % client.minimum:
         pytest.skip(f"the minimum block is {client.minimum}")
     if length > client.maximum:

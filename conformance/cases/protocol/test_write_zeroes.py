@@ -17,7 +17,7 @@ FLAGS = pytest.mark.parametrize("flags", [0, NO_HOLE], ids=["any", "no-hole"])
 
 
 @case("zeroes.exact-range", req=["TX-ZERO-07", "TX-ZERO-11", "TX-ZERO-03"],
-      needs=f"{ZEROES} size>=1M minimum<=1")
+      needs=f"stores {ZEROES} size>=1M minimum<=1")
 @pytest.mark.parametrize("length", [1, 511, 4096, 65536, 300001])
 @pytest.mark.parametrize("offset", [1, 4096, 65535])
 @FLAGS
@@ -30,7 +30,7 @@ def test_exact_range(client, offset, length, flags):
     assert client.pread(around, offset + 1) == want
 
 
-@case("zeroes.large", req=["TX-ZERO-11"], needs=f"{ZEROES} size>=200M",
+@case("zeroes.large", req=["TX-ZERO-11"], needs=f"stores {ZEROES} size>=200M",
       mode=Mode(size=200 * MIB), quick=False)
 @FLAGS
 def test_large(client, flags):

@@ -10,6 +10,7 @@ import socket
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..clock import Clock
 from ..conn import Chop, Conn
@@ -17,6 +18,9 @@ from ..errors import KitError
 from ..mode import Mode
 from ..process import Process
 from ..transcript import Transcript
+
+if TYPE_CHECKING:
+    from ..syncs import Counter
 
 
 class CannotDo(Exception):
@@ -64,6 +68,8 @@ class Server:
         self.tls: ssl.SSLContext | None = None
         #: the signal that a case ended it by
         self.ended_by: int | None = None
+        #: where the syncs of a server are counted
+        self.syncs: Counter | None = None
         #: where the data of the export can be looked at behind the server's back
         self.image: Path | None = None
 

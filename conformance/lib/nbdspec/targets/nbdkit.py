@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from .. import HOME, pki
+from .. import HOME, pki, syncs
 from ..mode import Mode
 from ..process import Process, scratch
 from .base import CannotDo, Options, Server, Target, fill, free_port, program
@@ -60,6 +60,9 @@ class NbdkitTarget(Target):
         """The plugin and its parameters."""
         if len(mode.exports) > 1:
             return self.several(mode, directory)
+        if mode.syncs:
+            fill(directory / "image", mode)
+            return self.on_disk(directory / "image")
         if mode.bad or mode.errnos or mode.content == "striped":
             return self.troubled(mode)
         backend = self.backend or "memory"
@@ -81,6 +84,9 @@ class NbdkitTarget(Target):
             fill(image, mode)
             return ["file", str(image)]
         return ["memory", str(mode.size)]
+
+    def on_disk(self, image: Path) -> list[str]:
+        return ["file", str(image)]
 
     def troubled(self, mode: Mode) -> list[str]:
         """What no filter does, a plugin of the kit."""
@@ -156,15 +162,21 @@ class NbdkitTarget(Target):
             argv += ["-e", mode.exports[0]]
         argv += tls_words(mode)
         argv += [*filters[0], *mode.args, *plugin, *filters[1]]
+        counter = syncs.Counter(directory) if mode.syncs else None
+        if counter:
+            env = {**(env or {}), **counter.env}
         process = Process(argv, directory, env=env)
         server = Server(mode, process, unix=unix, tcp=tcp)
         if mode.exports:
             server.export = mode.exports[0]
         if mode.tls:
             server.tls = pki.client_context()
+        server.syncs = counter
         process.wait_until(server.listens, "connection")
         if plugin[0] == "file" and not plugin[1].startswith("dir="):
             server.image = Path(plugin[1])
+        elif mode.syncs:
+            server.image = directory / "image"
         return server
 
     def more_options(self, mode: Mode) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 
-from .. import pki
+from .. import pki, syncs
 from ..mode import Mode
 from ..process import Process, scratch
 from .base import CannotDo, Options, Server, Target, fill, free_port, no_odd_ways, program
@@ -71,9 +71,12 @@ class NbdServerTarget(Target):
         config.write_text("\n".join(lines) + "\n")
         pid_file = directory / "pid"
         argv = [self.program, "-C", str(config), "-p", str(pid_file)]
-        process = Process([*argv, *self.options.args, *mode.args], directory)
+        counter = syncs.Counter(directory) if mode.syncs else None
+        env = counter.env if counter else None
+        process = Process([*argv, *self.options.args, *mode.args], directory, env=env)
         process.adopt(pid_file)
         server = Server(mode, process, unix=unix, tcp=tcp, export=names[0])
+        server.syncs = counter
         if mode.tls:
             server.tls = pki.client_context()
         server.image = directory / "image0"

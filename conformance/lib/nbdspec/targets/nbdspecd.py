@@ -43,6 +43,9 @@ class NbdspecdTarget(NbdkitTarget):
 
     def plugin(self, mode: Mode, directory: Path) -> list[str]:
         """Content, several exports and failures come from a plugin of the kit."""
+        if mode.syncs:
+            fill(directory / "image", mode)
+            return self.on_disk(directory / "image")
         special = mode.fail or mode.delay or mode.block_size or mode.bad or mode.errnos
         special = special or mode.content in ("pattern", "sparse", "striped")
         backend = self.backend or "memory"
@@ -58,6 +61,10 @@ class NbdspecdTarget(NbdkitTarget):
         if mode.size > 1 << 30 and _is_32_bit(self.program):
             raise CannotDo("a program of 32 bits has no room for so large a disk")
         return [backend, str(mode.size)]
+
+    def on_disk(self, image: Path) -> list[str]:
+        script = HOME.parent / "pyplugins" / "file.py"
+        return ["python", str(script), f"file={image}"]
 
     def special(self, mode: Mode, directory: Path) -> list[str]:
         if not self.built_with("python"):

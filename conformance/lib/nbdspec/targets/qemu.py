@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 
-from .. import pki
+from .. import pki, syncs
 from ..mode import Mode
 from ..process import Process, scratch
 from .base import CannotDo, Options, Server, Target, fill, free_port, no_odd_ways, program
@@ -49,9 +49,11 @@ class QemuNbdTarget(Target):
                 "--tls-creds=tls",
             ]
         argv += [*self.options.args, *mode.args, str(image)]
-        process = Process(argv, directory)
+        counter = syncs.Counter(directory) if mode.syncs else None
+        process = Process(argv, directory, env=counter.env if counter else None)
         export = mode.exports[0] if mode.exports else ""
         server = Server(mode, process, unix=unix, tcp=tcp, export=export)
+        server.syncs = counter
         if mode.tls:
             server.tls = pki.client_context()
         server.image = image
