@@ -87,8 +87,6 @@ class Assembler:
         self.findings: list[Finding] = []
         self._contexts = contexts
         self._request = request
-        if request.command == nbd.READ:
-            self.reply.data = bytearray(request.length)
 
     def add(self, chunk: Chunk) -> bool:
         """Takes a chunk; True when the reply is complete."""
@@ -160,6 +158,8 @@ class Assembler:
             raise Breach("content ahead of its error chunk", kind, row="TX-READ-30")
         if request.flags & nbd.DF and self.reply.covered:
             raise Breach("one content chunk with DF", "a second", row="TX-READ-35")
+        if not self.reply.data:  # not earlier: a refused length may be gigabytes
+            self.reply.data = bytearray(request.length)
         self.reply.covered.append((offset, end, kind))
 
     def _status(self, chunk: Chunk) -> None:
