@@ -37,7 +37,8 @@ take_over (int fd)
         log_fatal ("socket activation: descriptor %d: %m", fd);
     if (!listening)
         log_fatal ("socket activation: descriptor %d is not a listening "
-                   "socket", fd);
+                   "socket",
+                   fd);
     fcntl (fd, F_SETFD, flags | FD_CLOEXEC);
 }
 
@@ -57,7 +58,8 @@ find_sockets (void)
     n = fds != NULL ? parse_decimal (fds) : -1;
     if (n < 1 || n > MAX_SOCKETS)
         log_fatal ("socket activation: LISTEN_FDS=%s: expected a number from "
-                   "1 to %d", fds != NULL ? fds : "", MAX_SOCKETS);
+                   "1 to %d",
+                   fds != NULL ? fds : "", MAX_SOCKETS);
     for (int i = 0; i < n; i++)
         take_over (ACTIVATION_FIRST_FD + i);
     return (unsigned) n;

@@ -104,7 +104,8 @@ describe (const struct addrinfo *a)
     char host[NI_MAXHOST], port[NI_MAXSERV];
 
     if (getnameinfo (a->ai_addr, a->ai_addrlen, host, sizeof host, port,
-                     sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+                     sizeof port, NI_NUMERICHOST | NI_NUMERICSERV)
+        != 0)
         return "socket";
     snprintf (text, sizeof text, a->ai_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
               host, port);

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cmdline.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "activation.h"
 #include "cleanup.h"
+#include "cmdline_values.h"
 #include "config.h"
 #include "log.h"
 
@@ -49,62 +48,6 @@ called_nbdkit (void)
     return strcmp (program_name, "nbdkit") == 0;
 }
 
-static uint32_t
-parse_number (const char *what, const char *text, uint32_t max)
-{
-    char *end;
-    unsigned long n;
-
-    errno = 0;
-    n = strtoul (text, &end, 0);
-    if (!isdigit ((unsigned char) text[0]) || *end != '\0' || errno != 0
-        || n > max)
-        log_fatal ("%s: '%s': expected a number from 0 to %lu", what, text,
-                   (unsigned long) max);
-    return (uint32_t) n;
-}
-
-/* Seconds: "30", "30s", "500ms"; parts of a second count as a whole one. */
-static unsigned
-parse_seconds (const char *what, const char *text)
-{
-    char *end;
-    unsigned long n;
-
-    errno = 0;
-    n = strtoul (text, &end, 10);
-    if (strcmp (end, "ms") == 0) {
-        n = n / 1000 + (n % 1000 != 0);
-        end += 2;
-    } else if (strcmp (end, "s") == 0)
-        end++;
-    if (!isdigit ((unsigned char) text[0]) || *end != '\0' || errno != 0
-        || n > INT_MAX / 1000)
-        log_fatal ("%s: '%s': expected seconds, as in 30, 30s or 500ms", what,
-                   text);
-    return (unsigned) n;
-}
-
-static char *
-absolute_path (const char *what, const char *path)
-{
-    char *result;
-
-    if (path[0] == '\0')
-        log_fatal ("%s: empty file name", what);
-    if (path[0] == '/') {
-        result = strdup (path);
-    } else {
-        AUTO_FREE char *cwd = getcwd (NULL, 0);
-
-        if (cwd == NULL || asprintf (&result, "%s/%s", cwd, path) == -1)
-            result = NULL;
-    }
-    if (result == NULL)
-        log_fatal ("%s: %s: %m", what, path);
-    return result;
-}
-
 /* Puts a malloc'ed PATH in its place; an option may be given twice. */
 static void
 set_path (const char **place, char *path)
@@ -126,48 +69,6 @@ parse_stats (const char *text)
     return path;
 }
 
-static bool
-is_one_of (const char *text, const char *const *words)
-{
-    for (; *words != NULL; words++) {
-        if (strcasecmp (text, *words) == 0)
-            return true;
-    }
-    return false;
-}
-
-static enum tls_mode
-parse_tls (const char *text)
-{
-    static const char *const always[] = { "require", "required", "force",
-                                          NULL };
-    static const char *const yes[] = { "on", "yes", "y", "true", "t", "1",
-                                       NULL };
-    static const char *const no[] = { "off", "no", "n", "false", "f", "0",
-                                      NULL };
-
-    if (is_one_of (text, always))
-        return TLS_REQUIRE;
-    if (is_one_of (text, yes))
-        return TLS_ON;
-    if (!is_one_of (text, no))
-        log_fatal ("--tls: '%s': expected off, on or require", text);
-    return TLS_OFF;
-}
-
-static enum python_buffer
-parse_python_buffer (const char *text)
-{
-    if (strcmp (text, "memoryview") == 0)
-        return BUFFER_MEMORYVIEW;
-    if (strcmp (text, "bytearray") == 0)
-        return BUFFER_BYTEARRAY;
-    if (strcmp (text, "bytes") != 0)
-        log_fatal ("--python-buffer: '%s': expected memoryview, bytearray or "
-                   "bytes", text);
-    return BUFFER_BYTES;
-}
-
 static void
 parse_log (const char *text, struct seen *seen)
 {
@@ -183,7 +84,8 @@ parse_log (const char *text, struct seen *seen)
         seen->log_file = text;
     } else
         log_fatal ("--log: '%s': expected stderr, syslog, null or a file name "
-                   "that begins with /", text);
+                   "that begins with /",
+                   text);
 }
 
 static void
@@ -238,22 +140,37 @@ static bool
 listening_option (int value, const char *arg, struct seen *seen)
 {
     switch (value) {
-    case '4': config.ip_family = AF_INET; break;
-    case '6': config.ip_family = AF_INET6; break;
-    case 'i': config.ip_addr = arg; break;
+    case '4':
+        config.ip_family = AF_INET;
+        break;
+    case '6':
+        config.ip_family = AF_INET6;
+        break;
+    case 'i':
+        config.ip_addr = arg;
+        break;
     case 'p':
         seen->port = true;
         config.port = arg;
         break;
-    case 's': config.single = config.foreground = true; break;
+    case 's':
+        config.single = config.foreground = true;
+        break;
     case 'U':
         seen->unix_socket = true;
         parse_unix (arg);
         break;
-    case OPT_KEEPALIVE: config.keepalive = true; break;
-    case OPT_SELINUX_LABEL: config.selinux_label = arg; break;
-    case OPT_VSOCK: config.vsock = true; break;
-    default: return false;
+    case OPT_KEEPALIVE:
+        config.keepalive = true;
+        break;
+    case OPT_SELINUX_LABEL:
+        config.selinux_label = arg;
+        break;
+    case OPT_VSOCK:
+        config.vsock = true;
+        break;
+    default:
+        return false;
     }
     return true;
 }
@@ -263,26 +180,44 @@ static bool
 serving_option (int value, const char *arg)
 {
     switch (value) {
-    case 'n': config.oldstyle = false; break;
-    case 'o': config.oldstyle = true; break;
-    case 'r': config.read_only = true; break;
-    case 't': parse_threads (arg); break;
-    case OPT_ERROR_TEXT: config.error_text = true; break;
+    case 'n':
+        config.oldstyle = false;
+        break;
+    case 'o':
+        config.oldstyle = true;
+        break;
+    case 'r':
+        config.read_only = true;
+        break;
+    case 't':
+        parse_threads (arg);
+        break;
+    case OPT_ERROR_TEXT:
+        config.error_text = true;
+        break;
     case OPT_MASK_HANDSHAKE:
-        config.mask_handshake
-            = parse_number ("--mask-handshake", arg, UINT32_MAX);
+        config.mask_handshake =
+            parse_number ("--mask-handshake", arg, UINT32_MAX);
         break;
     case OPT_MAX_CONNECTIONS:
-        config.max_connections
-            = parse_number ("--max-connections", arg, INT_MAX);
+        config.max_connections =
+            parse_number ("--max-connections", arg, INT_MAX);
         break;
-    case OPT_NBDKIT_COMPAT: config.nbdkit_compat = true; break;
-    case OPT_NO_MC: config.no_meta_contexts = true; break;
-    case OPT_NO_SR: config.no_structured_replies = true; break;
+    case OPT_NBDKIT_COMPAT:
+        config.nbdkit_compat = true;
+        break;
+    case OPT_NO_MC:
+        config.no_meta_contexts = true;
+        break;
+    case OPT_NO_SR:
+        config.no_structured_replies = true;
+        break;
     case OPT_PYTHON_BUFFER:
         config.python_buffer = parse_python_buffer (arg);
         break;
-    case OPT_TIMEOUT: config.timeout = parse_seconds ("--timeout", arg); break;
+    case OPT_TIMEOUT:
+        config.timeout = parse_seconds ("--timeout", arg);
+        break;
     case OPT_TLS:
         config.tls = parse_tls (arg);
         config.tls_asked = true;
@@ -291,12 +226,17 @@ serving_option (int value, const char *arg)
         set_path (&config.tls_certificates,
                   absolute_path ("--tls-certificates", arg));
         break;
-    case OPT_TLS_PRIORITY: config.tls_priority = arg; break;
+    case OPT_TLS_PRIORITY:
+        config.tls_priority = arg;
+        break;
     case OPT_TLS_PSK:
         set_path (&config.tls_psk, absolute_path ("--tls-psk", arg));
         break;
-    case OPT_TLS_VERIFY_PEER: config.tls_verify_peer = true; break;
-    default: return false;
+    case OPT_TLS_VERIFY_PEER:
+        config.tls_verify_peer = true;
+        break;
+    default:
+        return false;
     }
     return true;
 }
@@ -306,38 +246,72 @@ static bool
 process_option (int value, const char *arg, struct seen *seen)
 {
     switch (value) {
-    case 'D': parse_debug (arg); break;
-    case 'e': config.export_name = arg; break;
-    case 'f': config.foreground = true; break;
-    case 'g': config.group = arg; break;
-    case 'P': set_path (&config.pid_file, absolute_path ("-P", arg)); break;
-    case 'u': config.user = arg; break;
-    case 'v': log_verbose = true; break;
-    case 'V': seen->action = SHOW_VERSION; break;
-    case OPT_DUMP_CONFIG: seen->action = DUMP_CONFIG; break;
-    case OPT_DUMP_PLUGIN: seen->action = DUMP_PLUGIN; break;
+    case 'D':
+        parse_debug (arg);
+        break;
+    case 'e':
+        config.export_name = arg;
+        break;
+    case 'f':
+        config.foreground = true;
+        break;
+    case 'g':
+        config.group = arg;
+        break;
+    case 'P':
+        set_path (&config.pid_file, absolute_path ("-P", arg));
+        break;
+    case 'u':
+        config.user = arg;
+        break;
+    case 'v':
+        log_verbose = true;
+        break;
+    case 'V':
+        seen->action = SHOW_VERSION;
+        break;
+    case OPT_DUMP_CONFIG:
+        seen->action = DUMP_CONFIG;
+        break;
+    case OPT_DUMP_PLUGIN:
+        seen->action = DUMP_PLUGIN;
+        break;
     case OPT_EXIT_WITH_PARENT:
         config.exit_with_parent = config.foreground = true;
         break;
     case OPT_FILTER:
         log_fatal ("--filter=%s: there are no filters; put nbdkit with this "
                    "filter in front (nbdkit --filter=%s nbd URI), or do "
-                   "without", arg, arg);
-    case OPT_HELP: seen->action = SHOW_HELP; break;
-    case OPT_LOG: parse_log (arg, seen); break;
+                   "without",
+                   arg, arg);
+    case OPT_HELP:
+        seen->action = SHOW_HELP;
+        break;
+    case OPT_LOG:
+        parse_log (arg, seen);
+        break;
     case OPT_LONG_OPTIONS:
     case OPT_SHORT_OPTIONS:
         usage_option_names (value == OPT_LONG_OPTIONS);
         exit (EXIT_SUCCESS);
-    case OPT_NAME: config.name = arg; break;
-    case OPT_PRINT_URI: config.print_uri = true; break;
+    case OPT_NAME:
+        config.name = arg;
+        break;
+    case OPT_PRINT_URI:
+        config.print_uri = true;
+        break;
     case OPT_RUN:
         config.run = arg;
         config.foreground = true;
         break;
-    case OPT_STATS: set_path (&config.stats, parse_stats (arg)); break;
-    case OPT_SWAP: config.swap = true; break;
-    default: return false;
+    case OPT_STATS:
+        set_path (&config.stats, parse_stats (arg));
+        break;
+    case OPT_SWAP:
+        config.swap = true;
+        break;
+    default:
+        return false;
     }
     return true;
 }
@@ -348,8 +322,7 @@ check_combinations (const struct seen *seen)
     bool listens = seen->port || seen->unix_socket || config.vsock;
     bool dump = seen->action == DUMP_PLUGIN;
 
-    if ((seen->port && seen->unix_socket)
-        || (config.vsock && seen->unix_socket)
+    if ((seen->port && seen->unix_socket) || (config.vsock && seen->unix_socket)
         || (config.single && (listens || config.run || dump)))
         log_fatal ("--dump-plugin, -p, --run, -s, -U or --vsock options "
                    "cannot be used in this combination");
@@ -371,7 +344,7 @@ build_getopt (struct option *longs, char *shorts)
     for (const struct option_entry *o = option_table; o->name != NULL; o++) {
         if (n == MAX_LONG_OPTIONS)
             abort ();
-        longs[n++] = (struct option) {
+        longs[n++] = (struct option){
             .name = o->name,
             .has_arg = o->argument != NULL ? required_argument : no_argument,
             .val = o->value,
@@ -382,7 +355,7 @@ build_getopt (struct option *longs, char *shorts)
                 *shorts++ = ':';
         }
     }
-    longs[n] = (struct option) { 0 };
+    longs[n] = (struct option){ 0 };
     *shorts = '\0';
 }
 
@@ -423,7 +396,7 @@ cmdline_parse (int argc, char **argv)
     }
     if (seen.action == SERVE || seen.action == DUMP_PLUGIN)
         finish (&seen);
-    return (struct cmdline) {
+    return (struct cmdline){
         .action = seen.action,
         .backend = argv[optind],
         .argc = argv[optind] != NULL ? argc - optind - 1 : 0,

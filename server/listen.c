@@ -201,15 +201,15 @@ listen_serve (void)
     enum { QUIT, ROOM, WAKE, OTHERS };
     struct pollfd fds[MAX_LISTENERS + OTHERS];
 
-    fds[QUIT] = (struct pollfd) { .fd = server_quit_fd (), .events = POLLIN };
-    fds[ROOM] = (struct pollfd) { .fd = room_fd, .events = POLLIN };
-    fds[WAKE] = (struct pollfd) {
+    fds[QUIT] = (struct pollfd){ .fd = server_quit_fd (), .events = POLLIN };
+    fds[ROOM] = (struct pollfd){ .fd = room_fd, .events = POLLIN };
+    fds[WAKE] = (struct pollfd){
         .fd = backend->wake_fd != NULL ? backend->wake_fd () : -1,
         .events = POLLIN,
     };
     for (unsigned i = 0; i < listeners.count; i++)
-        fds[i + OTHERS] = (struct pollfd) { .fd = listeners.fd[i],
-                                            .events = POLLIN };
+        fds[i + OTHERS] =
+            (struct pollfd){ .fd = listeners.fd[i], .events = POLLIN };
     while (!server_quitting ()) {
         nfds_t n = OTHERS + (there_is_room () ? listeners.count : 0);
 

@@ -66,8 +66,9 @@ log_open (enum log_sink sink, const char *path)
 {
     log_sink = sink;
     if (sink == LOG_TO_FILE) {
-        to_file.fd = open (path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC
-                                     | O_NOCTTY, 0644);
+        int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY;
+
+        to_file.fd = open (path, flags, 0644);
         if (to_file.fd == -1)
             return -1;
     }

@@ -36,7 +36,7 @@
 
 static pid_t parent;
 static int stream_in = -1, stream_out = -1; /* -s */
-static FILE *uri_output;                     /* --print-uri */
+static FILE *uri_output;                    /* --print-uri */
 
 static const char *
 strip_path (const char *word)
@@ -56,15 +56,18 @@ choose_backend (const char *word)
 {
     if (word == NULL)
         log_fatal ("no plugin given on the command line: expected python, "
-                   "memory or null; see %s --help", program_name);
+                   "memory or null; see %s --help",
+                   program_name);
     backend = backend_find (strip_path (word));
     if (backend != NULL)
         return;
     if (strchr (word, '.') != NULL || strchr (word, '/') != NULL)
         log_fatal ("%s: plugins in C are not supported; for a script use: "
-                   "%s python %s", word, program_name, word);
+                   "%s python %s",
+                   word, program_name, word);
     log_fatal ("%s: no such plugin here; there are python, memory and null. "
-               "For others use nbdkit %s", word, word);
+               "For others use nbdkit %s",
+               word, word);
 }
 
 /* What is left to the back end: --help, --version, --dump-plugin. */
@@ -132,8 +135,10 @@ static int
 dump_plugin (const struct cmdline *cmd)
 {
     static const char *const models[] = {
-        "serialize_connections", "serialize_all_requests",
-        "serialize_requests", "parallel",
+        "serialize_connections",
+        "serialize_all_requests",
+        "serialize_requests",
+        "parallel",
     };
 
     choose_backend (cmd->backend);

@@ -26,7 +26,8 @@ make_temporary (void)
     const char *slash = strrchr (config.pid_file, '/');
 
     if (asprintf (&temporary, "%.*s/.nbdspecd-XXXXXX",
-                  (int) (slash - config.pid_file), config.pid_file) == -1)
+                  (int) (slash - config.pid_file), config.pid_file)
+        == -1)
         log_fatal ("-P: %s: %m", config.pid_file);
     fd = mkostemp (temporary, O_CLOEXEC);
     if (fd == -1 || fchmod (fd, 0644) == -1)
@@ -52,8 +53,8 @@ pidfile_prepare (void)
         make_temporary ();
         return;
     }
-    fd = open (config.pid_file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY,
-               0644);
+    fd =
+        open (config.pid_file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
     if (fd == -1)
         log_fatal ("-P: %s: %m", config.pid_file);
     if (!exists && files_add (config.pid_file) == -1)

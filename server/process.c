@@ -35,8 +35,7 @@ process_detach_stream (int *in, int *out)
 
     *in = fcntl (STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     *out = fcntl (STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (null == -1 || *in == -1 || *out == -1
-        || dup2 (null, STDIN_FILENO) == -1
+    if (null == -1 || *in == -1 || *out == -1 || dup2 (null, STDIN_FILENO) == -1
         || dup2 (STDERR_FILENO, STDOUT_FILENO) == -1)
         log_fatal ("-s: %m");
     close (null);

@@ -41,8 +41,7 @@ static void
 catch_signals (void)
 {
     static const int ending[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
-    struct sigaction sa = { .sa_sigaction = pass_on,
-                            .sa_flags = SA_SIGINFO };
+    struct sigaction sa = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO };
 
     sigfillset (&sa.sa_mask);
     for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
@@ -67,11 +66,13 @@ compose (void)
                      "unixsocket=%s\n"
                      "exportname=%s\n"
                      "%s\n"
-                     "%s", quoted_uri, listen_port (), path, name,
+                     "%s",
+                     quoted_uri, listen_port (), path, name,
                      config.tls == TLS_REQUIRE ? "tls=2"
                      : config.tls == TLS_ON    ? "tls=1"
                                                : "unset tls",
-                     config.run) == -1)
+                     config.run)
+               == -1)
         return NULL;
     return text;
 }

@@ -32,7 +32,7 @@ tls_flush (struct stream *s, struct tls_session *t)
     int r;
 
     pthread_mutex_lock (&t->lock);
-    iov = (struct iovec) { t->out, t->out_len };
+    iov = (struct iovec){ t->out, t->out_len };
     size = t->out_size;
     t->out = NULL;
     t->out_len = t->out_size = 0;

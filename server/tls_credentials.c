@@ -20,10 +20,10 @@
 
 /* GnuTLS alone would choose ChaCha20 for pre-shared keys (their hash rules out
  * AES-256-GCM, and its next choice is not AES-128), at half the speed. */
-#define CIPHERS                                                               \
-    "-CIPHER-ALL:+AES-256-GCM:+AES-128-GCM:+CHACHA20-POLY1305:"               \
+#define CIPHERS                                                                \
+    "-CIPHER-ALL:+AES-256-GCM:+AES-128-GCM:+CHACHA20-POLY1305:"                \
     "+AES-256-CCM:+AES-128-CCM:+AES-256-CBC:+AES-128-CBC"
-#define DEFAULT_PRIORITY                                                      \
+#define DEFAULT_PRIORITY                                                       \
     "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE:" CIPHERS
 #define PSK_PRIORITY ":+ECDHE-PSK:+DHE-PSK:+PSK"
 
@@ -131,8 +131,7 @@ is_key_line (const char *line)
         return false;
     digits = strspn (colon + 1, "0123456789abcdefABCDEF");
     rest = colon + 1 + digits;
-    return digits > 0 && digits % 2 == 0
-           && rest[strspn (rest, "\r\n")] == '\0';
+    return digits > 0 && digits % 2 == 0 && rest[strspn (rest, "\r\n")] == '\0';
 }
 
 /* The file is read by GnuTLS for each client, so that keys can be added; here
@@ -156,7 +155,8 @@ load_keys (const char *path)
             continue;
         if (!is_key_line (line))
             log_fatal ("--tls-psk: %s: line %u: expected USER:KEY, the key in "
-                       "hexadecimal", path, number);
+                       "hexadecimal",
+                       path, number);
         keys++;
     }
     if (ferror (f))
@@ -185,8 +185,8 @@ tls_check_access (void)
 static void
 load_priority (void)
 {
-    const char *text = config.tls_priority != NULL ? config.tls_priority
-                                                   : DEFAULT_PRIORITY;
+    const char *text =
+        config.tls_priority != NULL ? config.tls_priority : DEFAULT_PRIORITY;
     AUTO_FREE char *whole = NULL;
     const char *wrong = NULL;
     int r;

@@ -106,8 +106,9 @@ print_option (const struct option_entry *o)
     else
         printf ("  %-28s  %s", left, o->text);
     for (const struct option_entry *a = o + 1; a->name && !a->text; a++)
-        printf ("%s--%s", a == o + 1 ? "\n                                also "
-                                     : ", ", a->name);
+        printf ("%s--%s",
+                a == o + 1 ? "\n                                also " : ", ",
+                a->name);
     putchar ('\n');
 }
 
@@ -119,7 +120,8 @@ usage_help (void)
             "       %s [OPTION ...] null SIZE\n"
             "\n"
             "An NBD server that runs nbdkit's Python plugins.\n"
-            "\n", program_name, program_name, program_name);
+            "\n",
+            program_name, program_name, program_name);
     for (const struct option_entry *o = option_table; o->name != NULL; o++) {
         if (o->text != NULL)
             print_option (o);
