@@ -15,7 +15,8 @@ from . import HOME
 from .client import WireClient
 from .client_libnbd import connect as libnbd_connect
 from .client_libnbd import handle as libnbd_handle
-from .conn import Chop
+from .clock import Clock
+from .conn import Chop, Conn
 from .mode import Mode
 from .process import CannotStart, Process, scratch
 from .targets.base import CannotDo, Server, Target, free_port
@@ -150,6 +151,8 @@ class Host:
         self.process = Process(argv, directory, env=env)
         self.server = Server(Mode(), self.process, unix=unix, tcp=tcp)
         self._stream = None
+        #: when the case itself ends it
+        self.expected_status = 0
         if ready:
             # A connection to see whether it listens would be a call of preconnect.
             self.process.wait_until(self._has_pid, "process id")
@@ -422,6 +425,9 @@ class HostPool:
 class Hosts:
     """What a case asks for hosts: the fixture `hosts`."""
 
+    #: where `recording` can be imported from
+    plugins = PLUGINS
+
     def __init__(self, pool: HostPool, run, options) -> None:
         self.pool = pool
         self.run = run
@@ -435,6 +441,14 @@ class Hosts:
     def connect(self, server: Server, way: str = "") -> Wire:
         chop = Chop(way or self._options.target.chop, self._options.seed)
         wire = Wire(server.connect(self.run.transcript, chop), self.run.findings)
+        self._wires.append(wire)
+        return wire
+
+    def adopt(self, sock: socket.socket) -> Wire:
+        """A connection that the case made itself."""
+        sock.settimeout(LIMIT)
+        conn = Conn(sock, self.run.transcript, Clock(), Chop())
+        wire = Wire(conn, self.run.findings)
         self._wires.append(wire)
         return wire
 
@@ -553,7 +567,8 @@ class Hosts:
                 self.run.trouble(host.process.end_in_words())
             host.kill()
             return
-        expected = host.process.status == 0  # it was told to end, and did
+        # It was told to end, and did.
+        expected = host.process.status == host.expected_status
         trouble = host.stop()
         if trouble and not expected:
             self.run.trouble(trouble)
