@@ -22,6 +22,7 @@ class Knobs:
     advertise_socket: bool = True
     put_latency: float = 0.0
     idle_timeout: float | None = None  # instead of the ticket's
+    remove_timeout: float = 60.0  # how long DELETE waits for what is under way
     faults: list[Fault] = field(default_factory=list)
     bandwidth: Bandwidth | None = None
 

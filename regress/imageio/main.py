@@ -77,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--put-latency", type=seconds, default=0.0, metavar="S")
     p.add_argument("--bandwidth", type=size, metavar="BYTES", help="a second, of PUT")
     p.add_argument("--idle-timeout", type=seconds, metavar="S")
+    p.add_argument("--remove-timeout", type=seconds, default=60.0, metavar="S")
     p.add_argument("--fault", type=fault, action="append", default=[])
     p.add_argument("--stdin", action="store_true", help="end when stdin is closed")
     p.add_argument("--digest", action="store_true", help="log the image's SHA-256")
@@ -130,6 +131,7 @@ def run(argv: list[str] | None = None) -> int:
         advertise_socket=not args.no_socket,
         put_latency=args.put_latency,
         idle_timeout=args.idle_timeout,
+        remove_timeout=args.remove_timeout,
         faults=args.fault,
         bandwidth=Bandwidth(args.bandwidth) if args.bandwidth else None,
     )

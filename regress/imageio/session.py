@@ -21,7 +21,7 @@ class Shared:
 
     def __init__(self, knobs: Knobs, unix_socket: str) -> None:
         self.knobs, self.unix_socket = knobs, unix_socket
-        self.tickets = Tickets()
+        self.tickets = Tickets(knobs.remove_timeout)
         self.gauge = Gauge()
         self.stopping = threading.Event()
         self._lock = threading.Lock()

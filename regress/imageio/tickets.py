@@ -117,7 +117,7 @@ class Ticket:
 class Tickets:
     """All of them. What changes one, and the counts in them, is under one lock."""
 
-    def __init__(self, remove_timeout: float = 60.0) -> None:
+    def __init__(self, remove_timeout: float) -> None:
         self._remove_timeout = remove_timeout
         self._tickets: dict[str, Ticket] = {}
         self._changed = threading.Condition()

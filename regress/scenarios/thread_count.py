@@ -73,7 +73,10 @@ def steps(kind: str) -> list[Row]:
 
 def make_row(name: str, kind: str, **params: object) -> Row:
     settings = {"threads": 16, "coroutines": 8, "serial": False, "in_order": False}
-    settings |= {"delayed": kind != uploads.FREE, "warm_up": False} | params
+    settings |= {"delayed": kind != uploads.FREE, "warm_up": False}
+    if settings["delayed"]:
+        settings["repeat"] = 3  # what is mostly sleep varies little
+    settings |= params
     return Row(name, "s", settings, less_is_better=True)
 
 
@@ -218,7 +221,10 @@ class Scenario:
             self._logged = len(daemon.log())
         self._counted.unlink(missing_ok=True)
         daemon_before, before = cpu(daemon), server.usage()
-        cost = run(command)
+        try:
+            cost = run(command)
+        except BenchError as error:
+            raise BenchError(f"{error}; {server.first_error()}") from None
         counted = self._in_flight(server)
         used = server.usage().since(before)
         if not daemon:

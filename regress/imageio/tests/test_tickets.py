@@ -180,6 +180,18 @@ def test_deleting_cancels_what_is_under_way(client: Client, url: str) -> None:
     assert Answer(client.control.getresponse()).status == 204
 
 
+@differs  # 60 seconds there
+def test_deleting_what_does_not_end(
+    start: Callable[..., Daemon], connect: Callable[[Daemon], Client]
+) -> None:
+    client = connect(start("--remove-timeout", "0.1", "--fault", "PUT:1:hang"))
+    client.remote.request("PUT", "/images/image", b"x")
+    while not control(client, "GET", "image").json["active"]:
+        pass
+    assert control(client, "DELETE", "image").status == 409
+    assert control(client, "GET", "image").json["canceled"] is True
+
+
 def ask(connection: Local, path: str) -> http.client.HTTPResponse:
     connection.request("GET", path)
     return connection.getresponse()

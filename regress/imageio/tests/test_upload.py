@@ -276,6 +276,16 @@ def test_a_flush_that_fails(
 
 
 @needs_qemu
+def test_a_slow_daemon(
+    start: Start, serve: Serve, source: Path, directory: Path
+) -> None:
+    """Each request makes some headway within the plugin's time limit."""
+    server = serve(start("--bandwidth", "1M"), "timeout=1")
+    assert convert(source, server, "-W").returncode == 0
+    assert image(directory) == source.read_bytes()
+
+
+@needs_qemu
 def test_a_read_only_ticket(start: Start, serve: Serve, source: Path) -> None:
     _, log = failing(start, serve, source, "--ops", "read")
     assert "403 Forbidden: Ticket image does not allow to write" in log

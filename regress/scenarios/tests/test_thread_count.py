@@ -308,6 +308,20 @@ def test_another_daemon(directory: Path) -> None:
     assert most_at_once(log)["PUT"] > 1
 
 
+def test_a_copy_that_fails(directory: Path) -> None:
+    """No report is made of it, and what the daemon said is said again."""
+    size = ["--image", str(directory / "i"), "--size", "100M"]
+    daemon = Daemon(directory, *size, "--ops", "read,write", "--fault", "PUT:3:full")
+    out = directory / "out"
+    words = ["thread-count", "--row", "free*step 4*", "--out", str(out)]
+    words += ["--host", "nbdspecd", "--imageio", daemon.image]
+    done = subprocess.run(bench(*words), capture_output=True, text=True, timeout=LIMIT)
+    daemon.stop()
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr.splitlines()[-1]
+    assert [p.name for p in out.iterdir()] == ["thread-count.partial"]
+
+
 @pytest.mark.parametrize(
     ("size", "path", "words"),
     [

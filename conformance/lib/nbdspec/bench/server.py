@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -157,6 +158,17 @@ class Server:
     def last_words(self) -> str:
         lines = self.log.read_text(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "-")
+
+    def first_error(self) -> str:
+        """The first that it logged; of a traceback the line with the exception."""
+        last = ""
+        for line in self.log.read_text(errors="replace").split("\n"):
+            starts = line.startswith(f"{self.spec.host}: ") and "error: " in line
+            if starts and last:
+                break
+            if starts or (last and re.match(r" ?[\w.]+: ", line)):
+                last = line.strip()
+        return last or "the server logged no error"
 
     def usage(self) -> Usage:
         # The process's CPU clock, see clock_getcpuclockid(3): exact, and with
