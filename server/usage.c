@@ -153,12 +153,12 @@ usage_dump_config (void)
     printf ("host_os=%s\n", u.sysname);
     printf ("name=%s\n", program_name);
     printf ("nbdkit_version=%s\n", NBDKIT_VERSION);
-    printf ("root_tls_certificates_dir=%s\n", TLS_ROOT_DIRECTORY);
 #ifdef NO_PYTHON
     printf ("python=no\n");
 #else
     printf ("python=yes\n");
 #endif
+    printf ("root_tls_certificates_dir=%s\n", TLS_ROOT_DIRECTORY);
     printf ("run_default_socket=Unix\n");
     printf ("selinux=yes\n");
 #ifdef HAVE_GNUTLS
