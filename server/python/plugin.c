@@ -128,6 +128,7 @@ python_thread_model (void)
         = callback_call (CB_THREAD_MODEL, &(struct arguments) { 0 });
     if (!result) {
         exception_log (callback_name (CB_THREAD_MODEL));
+        interp_flush_stdout ();
         return -1;
     }
     int overflow = 0;
@@ -158,10 +159,11 @@ static int
 python_get_ready (void)
 {
     int r = callback_run (CB_GET_READY);
-    if (!config.nbdkit_compat) {
-        SCOPED_GIL ();
+    SCOPED_GIL ();
+    if (config.nbdkit_compat)
+        interp_flush_stdout (); /* what is printed from here on is lost */
+    else
         interp_redirect_stdout ();
-    }
     return r;
 }
 
