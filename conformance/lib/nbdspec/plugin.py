@@ -14,6 +14,9 @@ from .options import RunOptions
 from .process import CannotStart
 from .state import State
 
+#: So many runs of one case --quick is content with.
+QUICK_RUNS = 4
+
 run_key = pytest.StashKey[CaseRun]()
 state_key = pytest.StashKey[State]()
 _seconds_key = pytest.StashKey[float]()
@@ -85,8 +88,24 @@ def pytest_collection_modifyitems(
         item.stash[run_key] = CaseRun(case, variant)
         # Cases that share a server follow one another.
         kept.append(((not case.mode.default, repr(case.mode), place), item))
+    if options.quick:
+        kept = _sample(kept)
     kept.sort(key=lambda pair: pair[0])
     items[:] = [item for _, item in kept]
+
+
+def _sample(kept: list[tuple[tuple, pytest.Item]]) -> list[tuple[tuple, pytest.Item]]:
+    """Of a case with many runs the first, the last and some between them."""
+    runs: dict[str, list[tuple[tuple, pytest.Item]]] = {}
+    for pair in kept:
+        runs.setdefault(pair[1].stash[run_key].case.id, []).append(pair)
+    chosen = []
+    for members in runs.values():
+        last, most = len(members) - 1, QUICK_RUNS - 1
+        if last > most:
+            members = [members[round(i * last / most)] for i in range(QUICK_RUNS)]
+        chosen += members
+    return chosen
 
 
 def _variant(item: pytest.Item) -> str:
