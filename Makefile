@@ -5,7 +5,8 @@
 # make check           the project's own tests; check-all: all of them
 # make mutants         broken servers, each of which some case has to notice
 # make fuzz            libFuzzer over whole connections (SECONDS=60)
-# make soak            what takes longer than CI has: other machines' builds
+# make soak            what takes longer than CI has: 100,000 calls of each kind,
+#                      1,000 ends, other machines' builds
 # make bench           the benchmarks into build/bench (FULL=1, HOST=...)
 #
 # CC=gcc|clang  DEBUG=1  WERROR=1  SANITIZE=address,undefined|thread
@@ -147,7 +148,9 @@ fuzz:
 	ci/fuzz/run libfuzzer $(or $(SECONDS),60)
 
 soak:
+	ci/setup check
 	ci/setup soak
+	$(MAKE) run-soak
 	ci/foreign
 
 # The tables of docs/bench, from the last make bench FULL=1.
@@ -177,6 +180,11 @@ run-check: $(BRIDGE_TEST)
 run-regress:
 	$(KIT_PYTHON) -m pytest -n $(shell nproc) \
 	    $(filter regress/%,$(TESTS)) $(ARGS)
+
+CALLS = 100000
+RUNS = 1000
+run-soak: $(BRIDGE_TEST)
+	ci/soak $(BRIDGE_TEST) $(CALLS) $(RUNS)
 
 run-bridge: $(BRIDGE_TEST)
 	$(KIT_PYTHON) -m pytest -q server/tests/test_bridge.py $(ARGS)

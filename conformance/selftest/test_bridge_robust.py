@@ -314,6 +314,18 @@ def test_results_of_extents(place: Path, way: str) -> None:
         assert "extents" in server.log()
 
 
+def test_an_endless_generator(place: Path) -> None:
+    """It ends with the request."""
+    text = GOOD + (
+        "import itertools\n"
+        "def extents(h, count, offset, flags):\n"
+        "    return ((n << 12, 1 << 12, n & 1) for n in itertools.count())\n"
+    )
+    with serve(place, text) as server:
+        assert status(connect(server)) == [4096, 0, 4096, 1] * 128
+        check_alive(server)
+
+
 # -------- Questions at the beginning: refused, or taken as documented
 
 REFUSED = {

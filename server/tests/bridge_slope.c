@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../config.h"
 #include "../export.h"
@@ -21,6 +22,7 @@
 #define BATCHES 4
 /* Hundredths: half a thing a call; what is lost is lost at every call. */
 #define LEAK 50
+#define RESIDENT_SLACK 4096 /* KiB */
 /* Calls, before anything is measured: the interpreter fills caches of its own
  * as it makes the first 1600 or so tracebacks (sometimes more, which is why a
  * leak must show in measurements that are repeated). */
@@ -207,6 +209,23 @@ slope (void (*op) (void), long calls)
     return least * 100 / (calls / BATCHES);
 }
 
+/* The process's memory, in KiB; always the same under a sanitizer, which keeps
+ * what is freed. */
+static long
+resident (void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return 0;
+#else
+    long total = 0, pages = 0;
+    FILE *f = fopen ("/proc/self/statm", "re");
+
+    CHECK (f && fscanf (f, "%ld %ld", &total, &pages) == 2);
+    fclose (f);
+    return pages * (sysconf (_SC_PAGESIZE) / 1024);
+#endif
+}
+
 static void
 check_slopes (const char *api, const char *fail)
 {
@@ -227,6 +246,7 @@ check_slopes (const char *api, const char *fail)
         op_preconnect ();
     for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
         config.python_buffer = BUFFER_MEMORYVIEW;
+        long before = resident ();
         long left = slope (operations[i].run, calls);
         for (int again = 0; left >= LEAK && again < 5; again++)
             left = slope (operations[i].run, calls);
@@ -235,6 +255,14 @@ check_slopes (const char *api, const char *fail)
                      operations[i].name, fail[0] ? fail : "good", left / 100,
                      left % 100);
             test_failed (__FILE__, __LINE__, "flat");
+        }
+        /* One byte a call, and what an allocator keeps in hand. */
+        long grown = resident () - before;
+        if (grown > calls / 1024 + RESIDENT_SLACK) {
+            fprintf (stderr, "%s (%s): memory grew by %ld KiB in %ld calls\n",
+                     operations[i].name, fail[0] ? fail : "good", grown,
+                     calls);
+            test_failed (__FILE__, __LINE__, "memory is flat");
         }
     }
     python_run ("fail = ''");
