@@ -64,7 +64,8 @@ COMPILE = $(CC) -std=c11 $(OPT) $(WARN) -pthread $(SANFLAGS) $(DEFS) $(TLSFLAGS)
 # -rdynamic: extension modules take libpython's symbols from the program
 LINK = $(CC) $(OPT) -pthread $(SANFLAGS) -rdynamic $(LDFLAGS)
 # what the benchmarks measure against, and with
-BENCH_PROGRAMS = build/limit build/connect
+BENCH_PROGRAMS = build/limit build/connect $(if \
+    $(filter no,$(value GNUTLS)),,build/tls_reads)
 OBJS = $(SRC:server/%.c=$(OBJ)/%.o) $(if $(SANITIZE),$(OBJ)/sanitizers.o)
 
 # tests of the bridge for what no client can see
@@ -110,7 +111,8 @@ $(OBJ)/tests/%.o: server/tests/%.c $(OBJ)/flags
 $(BENCH_PROGRAMS): build/%: regress/scenarios/%.c server/wire.h
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
-	$(CC) -std=c11 -O2 -g $(WARN) -pthread -D_GNU_SOURCE -Iserver -o $@ $<
+	$(CC) -std=c11 -O2 -g $(WARN) -pthread -D_GNU_SOURCE -Iserver -o $@ $< \
+	    $(if $(findstring tls,$@),$(shell pkg-config --cflags --libs gnutls))
 
 # Rewritten only when the flags differ from the last build's.
 define FLAGS

@@ -16,16 +16,13 @@
 #include "stream.h"
 #include "tls_internal.h"
 
-/* So much is collected before it is written. */
-#define FLUSH_SIZE (64U << 10)
-
 /* For the last words to a client that does not read. */
 #define CLOSE_TIMEOUT_MS 1000
 
 /* -------- Sending. -------- */
 
 int
-tls_flush (struct stream *s, struct tls_session *t)
+tls_flush (struct stream *s, struct tls_session *t, bool more)
 {
     struct iovec iov;
     size_t size;
@@ -44,9 +41,10 @@ tls_flush (struct stream *s, struct tls_session *t)
 
     AUTO_FREE uint8_t *memory = iov.iov_base;
     r = stream_send_plain (s, &iov, 1, false);
-    /* Kept for the next time, unless it is large: the session may be idle. */
+    /* Kept for the next time, unless it is large and the last: the session
+     * may be idle. */
     SCOPED_LOCK (&t->lock);
-    if (t->out == NULL && size < FLUSH_SIZE) {
+    if (t->out == NULL && (more || size < FLUSH_SIZE)) {
         t->out = memory;
         t->out_size = size;
         memory = NULL;
@@ -84,7 +82,7 @@ send_bytes (struct stream *s, const uint8_t *p, size_t len)
         }
         p += r;
         len -= (size_t) r;
-        if (collected >= FLUSH_SIZE && tls_flush (s, s->tls) == -1)
+        if (collected >= FLUSH_SIZE && tls_flush (s, s->tls, true) == -1)
             return -1;
     }
     return 0;
@@ -136,7 +134,7 @@ tls_send (struct stream *s, struct iovec *iov, size_t n, bool more)
                 return -1;
         }
     }
-    return more ? 0 : tls_flush (s, s->tls);
+    return more ? 0 : tls_flush (s, s->tls, false);
 }
 
 /* -------- Receiving. -------- */
@@ -262,7 +260,7 @@ tls_close (struct stream *s)
 
     stream_limit_sending (s, CLOSE_TIMEOUT_MS);
     gnutls_bye (t->session, GNUTLS_SHUT_WR);
-    tls_flush (s, t);
+    tls_flush (s, t, false);
     tls_session_free (t);
     s->tls = NULL;
 }

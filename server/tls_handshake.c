@@ -53,6 +53,9 @@ reserve (struct tls_session *t, size_t len)
     size_t size = t->out_size > 0 ? t->out_size : 1024;
     uint8_t *p;
 
+    /* A whole record: more of them are likely to come. */
+    if (len > RECORD_SIZE && size < FLUSH_SIZE)
+        size = FLUSH_SIZE + WIRE_RECORD_SIZE;
     while (size - t->out_len < len)
         size *= 2;
     if (size == t->out_size)
@@ -145,7 +148,7 @@ step (struct connection *c, struct tls_session *t)
         log_client_error ("TLS: handshake: %s", gnutls_strerror (r));
         gnutls_alert_send_appropriate (t->session, r);
     }
-    if (tls_flush (&c->stream, t) == -1
+    if (tls_flush (&c->stream, t, false) == -1
         || (r == GNUTLS_E_AGAIN && receive_more (c, t) == -1)) {
         log_client_error ("TLS: handshake: %m");
         return -1;

@@ -23,6 +23,9 @@
 #define RECORD_SIZE 16384U
 #define WIRE_RECORD_SIZE (RECORD_SIZE + 512U)
 
+/* So much is collected before it is written. */
+#define FLUSH_SIZE (64U << 10)
+
 struct tls_session {
     gnutls_session_t session;
     pthread_mutex_t lock;
@@ -46,8 +49,8 @@ struct tls_session {
 struct stream;
 
 /* tls.c: writes what GnuTLS has left in T->out, all of it.  The caller is the
- * only one who sends. */
-int tls_flush (struct stream *s, struct tls_session *t);
+ * only one who sends; MORE: it will go on at once. */
+int tls_flush (struct stream *s, struct tls_session *t, bool more);
 void tls_session_free (struct tls_session *t);
 
 /* tls_credentials.c: credentials and priorities for a new session.  An error
