@@ -122,7 +122,7 @@ parse_debug (const char *text)
         config.debug_controlpath = n != 0;
     else if (strncmp (text, "nbdkit.tls.log=", 15) == 0)
         config.debug_tls = (int) n;
-    else
+    else if (strncmp (text, "nbdkit.tls.session=", 19) != 0)
         fprintf (stderr, "%s: warning: debug flag -D %.*s was not used\n",
                  program_name, (int) (equals - text), text);
 }

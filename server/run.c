@@ -21,15 +21,15 @@ static pid_t server_pid, command_pid;
 static bool own_group;
 static volatile sig_atomic_t signals;
 
-/* Passes a signal on to both.  What a terminal sends, the command gets from it
- * without our help, and the server does not mind a second time. */
+/* Passes a signal on to both.  What a terminal sends, a command in our group
+ * gets without our help, and the server does not mind a second time. */
 static void
 pass_on (int sig, siginfo_t *info, void *context)
 {
     int saved = errno;
 
     (void) context;
-    if (info->si_code != SI_KERNEL && command_pid > 0)
+    if ((own_group || info->si_code != SI_KERNEL) && command_pid > 0)
         kill (own_group ? -command_pid : command_pid, sig);
     if (server_pid > 0)
         kill (server_pid, signals > 0 ? SIGKILL : SIGTERM);
@@ -159,9 +159,10 @@ run_command (pid_t server)
     if (server_quitting ()) /* a signal came before, or the parent has gone */
         return give_up (server);
     server_pid = server;
-    /* Having no terminal, the command gets a group of its own, so that all
-     * its processes can be ended. */
-    own_group = !isatty (STDIN_FILENO);
+    /* Without a terminal the command gets a group of its own, so that all its
+     * processes can be ended. */
+    own_group = !isatty (STDIN_FILENO) && !isatty (STDOUT_FILENO)
+                && !isatty (STDERR_FILENO);
     sigfillset (&all);
     sigprocmask (SIG_BLOCK, &all, &old);
     catch_signals ();
