@@ -7,6 +7,7 @@
     fail=read,...   commands that fail with EIO
     bad=N,...       offsets of sectors that cannot be read
     errnos=1        what begins at 4096 * n fails with error number n, if n > 0
+    without=A,B     what is not offered: fua, trim, cache, fast-zero
     striped=1       every second sector is said to be a hole
     delay=SECONDS   what each command takes
     block_size=A,B,C  minimum, preferred and maximum block size
@@ -30,13 +31,14 @@ failing = set()
 bad = []
 errnos = False
 striped = False
+without = set()
 delay = 0.0
 sizes = []
 disks = {}
 
 
 def config(key, value):
-    global size, image, names, failing, delay, sizes, bad, errnos, striped
+    global size, image, names, failing, delay, sizes, bad, errnos, striped, without
     if key == "size":
         size = nbdkit.parse_size(value)
     elif key == "image":
@@ -50,6 +52,8 @@ def config(key, value):
             raise ValueError(f"fail={unknown.pop()}: expected one of {KINDS}")
     elif key == "bad":
         bad = [int(part) for part in value.split(",")]
+    elif key == "without":
+        without = set(value.split(","))
     elif key == "striped":
         striped = value == "1"
     elif key == "errnos":
@@ -136,7 +140,11 @@ def block_size(h):
 
 
 def can_fua(h):
-    return nbdkit.FUA_NATIVE
+    return nbdkit.FUA_NONE if "fua" in without else nbdkit.FUA_NATIVE
+
+
+def can_trim(h):
+    return "trim" not in without
 
 
 def can_multi_conn(h):
@@ -144,11 +152,11 @@ def can_multi_conn(h):
 
 
 def can_cache(h):
-    return nbdkit.CACHE_NATIVE
+    return nbdkit.CACHE_NONE if "cache" in without else nbdkit.CACHE_NATIVE
 
 
 def can_fast_zero(h):
-    return True
+    return "fast-zero" not in without
 
 
 def fail(number, text):

@@ -40,7 +40,8 @@ def test_trim_readonly(wire):
     wire.in_step()
 
 
-@case("trim.not-offered", req=["TF-02"], needs="writable no-trim")
+@case("trim.not-offered", req=["TF-02"], needs="writable no-trim",
+      mode=Mode(without=("trim",)))
 def test_trim_not_offered(wire):
     """TRIM where it was not offered is answered, and changes nothing."""
     wire.transmit()

@@ -109,7 +109,8 @@ def test_fua(client):
     assert client.pread(512, 0) == b"f" * 512
 
 
-@case("write.fua-not-offered", req=["TX-FUA-06"], level=SHOULD, needs="writable no-fua")
+@case("write.fua-not-offered", req=["TX-FUA-06"], level=SHOULD, needs="writable no-fua",
+      mode=Mode(without=("fua",)))
 def test_fua_not_offered(wire):
     """A WRITE with FUA is refused where FUA was not offered, its payload skipped."""
     wire.transmit()

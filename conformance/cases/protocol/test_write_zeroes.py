@@ -67,7 +67,7 @@ def test_fast(client, flags):
 
 @case("zeroes.fast-not-offered", req=["TX-ZERO-19", "TX-ZERO-18", "TF-12"],
       level=SHOULD,
-      needs=f"{ZEROES} no-fast-zero")
+      needs=f"{ZEROES} no-fast-zero", mode=Mode(without=("fast-zero",)))
 def test_fast_not_offered(wire):
     """FAST_ZERO where it was not offered is refused, and the server lives on."""
     wire.transmit()

@@ -34,6 +34,8 @@ class Mode:
     fail: tuple[str, ...] = ()
     #: offsets of sectors (512 bytes) that the back end cannot read
     bad: tuple[int, ...] = ()
+    #: what the back end does not offer: "fua", "trim", "cache", "fast-zero"
+    without: tuple[str, ...] = ()
     #: a file on disk, and a count of how often it is synced
     syncs: bool = False
     #: a command at offset 4096 n fails with the machine's error number n
@@ -94,6 +96,8 @@ class Mode:
             words.append("failing " + ", ".join(self.fail))
         if self.bad:
             words.append("bad sectors " + ", ".join(map(str, self.bad)))
+        if self.without:
+            words.append("without " + ", ".join(self.without))
         if self.syncs:
             words.append("syncs counted")
         if self.errnos:

@@ -173,7 +173,7 @@ def program(name: str, variable: str) -> str:
 def no_odd_ways(mode: Mode, name: str) -> None:
     """For servers with one way to greet, and back ends that do as they like."""
     odd = mode.oldstyle or mode.block_size or mode.bad or mode.errnos
-    odd = odd or mode.content == "striped"
+    odd = odd or mode.content == "striped" or mode.without
     if mode.handshake != 3 or odd:
         raise CannotDo(f"{name} cannot be started so: {mode.describe()}")
 

@@ -63,7 +63,7 @@ class NbdkitTarget(Target):
         if mode.syncs:
             fill(directory / "image", mode)
             return self.on_disk(directory / "image")
-        if mode.bad or mode.errnos or mode.content == "striped":
+        if mode.without or mode.bad or mode.errnos or mode.content == "striped":
             return self.troubled(mode)
         backend = self.backend or "memory"
         if backend == "null":
@@ -91,6 +91,8 @@ class NbdkitTarget(Target):
     def troubled(self, mode: Mode) -> list[str]:
         """What no filter does, a plugin of the kit."""
         words = [f"size={mode.size}"]
+        if mode.without:
+            words.append("without=" + ",".join(mode.without))
         if mode.content == "striped":
             words.append("striped=1")
         if mode.bad:

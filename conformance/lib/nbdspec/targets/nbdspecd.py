@@ -47,6 +47,7 @@ class NbdspecdTarget(NbdkitTarget):
             fill(directory / "image", mode)
             return self.on_disk(directory / "image")
         special = mode.fail or mode.delay or mode.block_size or mode.bad or mode.errnos
+        special = special or mode.without
         special = special or mode.content in ("pattern", "sparse", "striped")
         backend = self.backend or "memory"
         # The sample plugin takes all of its memory at once, modes.py as it is used.
@@ -77,6 +78,8 @@ class NbdspecdTarget(NbdkitTarget):
             words.append(f"image={image}")
         if mode.fail:
             words.append("fail=" + ",".join(mode.fail))
+        if mode.without:
+            words.append("without=" + ",".join(mode.without))
         if mode.content == "striped":
             words.append("striped=1")
         if mode.bad:
