@@ -151,6 +151,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
     if call.when == "teardown":
         outcome = state.judge(run, item.stash[_seconds_key])
         report.user_properties.append(("nbdspec", outcome.to_json()))
+        run.transcript.steps.clear()  # items live as long as the session
         if run.broken:
             report.user_properties.append(("nbdspec-broken", run.broken))
 
