@@ -220,6 +220,8 @@ listen_serve (void)
             wait_for_resources ();
             continue;
         }
+        if (fds[QUIT].revents != 0)
+            break;
         if (fds[WAKE].revents != 0)
             backend->wake ();
         for (nfds_t i = OTHERS; i < n && !server_quitting (); i++) {

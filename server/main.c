@@ -194,10 +194,9 @@ fork_for_command (void)
     if (server == -1)
         log_fatal ("fork: %m");
     if (server > 0) {
-        pthread_sigmask (SIG_SETMASK, &old, NULL);
         if (config.exit_with_parent)
             process_exit_with_parent (parent);
-        exit (run_command (server));
+        exit (run_command (server, &old));
     }
     quit_catch_signals (runner);
     parent = runner;
@@ -221,6 +220,15 @@ detach (void)
     process_null_stdio ();
     if (config.swap)
         process_lock_memory ();
+}
+
+/* For print_uri: by then standard output is /dev/null. */
+static FILE *
+uri_stream (void)
+{
+    int fd = fcntl (STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+
+    return fd >= 0 ? fdopen (fd, "w") : NULL;
 }
 
 static void
@@ -289,7 +297,7 @@ serve (const struct cmdline *cmd)
     if (!config.single)
         listen_open ();
     if (config.print_uri && !config.single
-        && (uri_output = fdopen (dup (STDOUT_FILENO), "w")) == NULL)
+        && (uri_output = uri_stream ()) == NULL)
         log_fatal ("--print-uri: %m");
     detach ();
     become_ready ();

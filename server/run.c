@@ -149,10 +149,9 @@ give_up (pid_t server)
 }
 
 int
-run_command (pid_t server)
+run_command (pid_t server, const sigset_t *mask)
 {
     AUTO_FREE char *text = compose ();
-    sigset_t all, old;
     int status;
 
     listen_close ();
@@ -163,12 +162,10 @@ run_command (pid_t server)
      * processes can be ended. */
     own_group = !isatty (STDIN_FILENO) && !isatty (STDOUT_FILENO)
                 && !isatty (STDERR_FILENO);
-    sigfillset (&all);
-    sigprocmask (SIG_BLOCK, &all, &old);
     catch_signals ();
     command_pid = text != NULL ? fork () : -1;
     if (command_pid == 0) {
-        sigprocmask (SIG_SETMASK, &old, NULL);
+        sigprocmask (SIG_SETMASK, mask, NULL);
         become_command (text);
     }
     if (command_pid == -1) {
@@ -178,7 +175,7 @@ run_command (pid_t server)
     }
     if (own_group)
         setpgid (command_pid, command_pid);
-    sigprocmask (SIG_SETMASK, &old, NULL);
+    sigprocmask (SIG_SETMASK, mask, NULL);
     status = wait_for_both ();
     files_remove ();
     return status;
