@@ -275,7 +275,7 @@ def pread(h, buf, offset, flags):
         options=threads(count),
         record=False,
     )
-    wire = plugin.go()
+    wire = plugin.go(chop="segment")
     total, window = 10000, 250
     offsets = {}
     for first in range(0, total, window):

@@ -240,7 +240,8 @@ class Host:
                 raise Breach("the plugin to run", self.process.end_in_words()) from None
             raise Hang("the plugin's thread to answer", str(error)) from None
         if "error" in answer:
-            raise RuntimeError(f"the recorder, asked to {words[0]}: {answer['error']}")
+            reason = answer["error"].strip().splitlines()
+            raise Breach("what the case sent to run in the plugin", reason[-1])
         return answer["result"]
 
     def load(self, source: str, record: bool) -> None:
@@ -316,6 +317,8 @@ def environment(record: Path, control: Path, setup: Setup) -> dict[str, str]:
         "NBDSPEC_API": str(setup.api),
         "NBDSPEC_MODEL": "" if setup.model is None else str(setup.model),
         "PYTHONPATH": str(PLUGINS),
+        # nbdkit takes its library from the python3 that it finds first.
+        "PATH": os.pathsep.join(["/usr/bin", "/bin", os.environ.get("PATH", "")]),
     }
     return env
 
@@ -455,6 +458,10 @@ class Hosts:
     def load(self, source: str, *, record: bool = True, **how) -> Plugin:
         """A plugin of this source in a shared recorder; the last one's clients go."""
         self._disconnect()
+        for host in [h for h in self._used if h.process.status is not None]:
+            self._used.remove(host)
+            self.run.trouble(host.process.end_in_words())
+            self.pool.drop(host)
         host = self.pool.recorder(Setup(**how))
         if host not in self._used:
             self._used.append(host)
