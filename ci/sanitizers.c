@@ -2,7 +2,8 @@
  *
  * Defaults of the sanitizers, for builds with SANITIZE=: linked in, so that
  * they hold however the program is started.  A report ends the program by
- * SIGABRT, which no test can take for a refusal.
+ * SIGABRT, which no test can take for a refusal.  Memory that cannot be had is
+ * no report: a plugin may ask for too much.
  */
 #if defined(__has_feature)
 #define HAS_FEATURE(x) __has_feature (x)
@@ -18,7 +19,8 @@ const char *__lsan_default_suppressions (void);
 const char *
 __asan_default_options (void)
 {
-    return "abort_on_error=1:detect_stack_use_after_return=1";
+    return "abort_on_error=1:detect_stack_use_after_return=1"
+           ":allocator_may_return_null=1";
 }
 
 const char *
@@ -41,7 +43,8 @@ const char *__tsan_default_options (void);
 const char *
 __tsan_default_options (void)
 {
-    return "abort_on_error=1:halt_on_error=1:second_deadlock_stack=1";
+    return "abort_on_error=1:halt_on_error=1:second_deadlock_stack=1"
+           ":allocator_may_return_null=1";
 }
 #endif
 
