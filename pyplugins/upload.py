@@ -34,7 +34,7 @@ def config(key: str, value: str) -> None:
         raise ValueError(f"unknown parameter {key!r}: expected {', '.join(settings)}")
     if key in ("insecure", "local") and value not in ("yes", "no"):
         raise ValueError(f"{key}={value}: expected yes or no")
-    if key in ("connections", "timeout") and not (value.isdigit() and int(value)):
+    if key in ("connections", "timeout") and not (value.isdecimal() and int(value)):
         raise ValueError(f"{key}={value}: expected a number from 1")
     settings[key] = os.path.realpath(value) if key == "cafile" else value
 

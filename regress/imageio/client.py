@@ -27,10 +27,16 @@ class Refused(Exception):
 
 
 class UnixConnection(Connection):
+    """To a path, or after a NUL to a name of the abstract kind."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._socket_path = path
+
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self.host)
+        self.sock.connect(self._socket_path)
 
 
 class Client:
@@ -71,7 +77,7 @@ class Client:
     def _connection(self) -> Connection:
         """One that connects when it is first used."""
         if self._unix_socket is not None:
-            return UnixConnection(self._unix_socket, timeout=self._timeout)
+            return UnixConnection(self._unix_socket, self._timeout)
         if self._tls is None:
             return Connection(self._host or "", self._port, timeout=self._timeout)
         return http.client.HTTPSConnection(
@@ -112,7 +118,8 @@ class Client:
             text = reply.read().decode(errors="replace").strip()
         except http.client.NotConnected:
             conn.close()
-            raise Refused(f"{method} {target}: the connection was lost before") from None
+            text = f"{method} {target}: the connection was lost before"
+            raise Refused(text) from None
         except (OSError, http.client.HTTPException) as error:
             conn.close()
             name = type(error).__name__

@@ -72,6 +72,7 @@ def put(session: Session, request: Request, uuid: str) -> None:
             phase.size = image.write(request, offset, carry.carry if carry else None)
             if flush:
                 image.flush("write.flush")
+            shared.gauge.hold("PUT", shared.knobs.hold_puts)
             time.sleep(shared.knobs.put_latency)
         shared.tickets.count(ticket, request.length)
     reply(request)

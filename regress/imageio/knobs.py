@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 FEATURES = ("extents", "flush", "zero")
 KINDS = ("OPTIONS", "GET", "PUT", "zero", "flush", "extents")
 ACTIONS = ("close", "hang", "full")
+HOLD_LIMIT = 30.0  # seconds
 
 
 @dataclass
@@ -21,6 +22,7 @@ class Knobs:
     options_status: int = 200  # 204 and 405 are those of very old daemons
     advertise_socket: bool = True
     put_latency: float = 0.0
+    hold_puts: int = 0  # until so many are under way at once
     idle_timeout: float | None = None  # instead of the ticket's
     remove_timeout: float = 60.0  # how long DELETE waits for what is under way
     faults: list[Fault] = field(default_factory=list)
@@ -72,12 +74,20 @@ class Gauge:
     """How many requests are under way, by kind and in all; and the most there were."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._now: dict[str, int] = {}
         self.most: dict[str, int] = {}
 
     def change(self, kind: str, by: int) -> None:
-        with self._lock:
+        with self._changed:
             for name in (kind, "all"):
                 now = self._now[name] = self._now.get(name, 0) + by
                 self.most[name] = max(now, self.most.get(name, 0))
+            self._changed.notify_all()
+
+    def hold(self, kind: str, until: int) -> None:
+        """Returns when there have been so many at once, or will not be."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.most.get(kind, 0) >= until, HOLD_LIMIT
+            )

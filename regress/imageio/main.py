@@ -75,6 +75,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--options-status", type=int, default=200, choices=(200, 204, 405))
     p.add_argument("--no-socket", action="store_true", help="OPTIONS names no socket")
     p.add_argument("--put-latency", type=seconds, default=0.0, metavar="S")
+    p.add_argument(
+        "--hold-puts", type=count, default=0, metavar="N", help="until N are under way"
+    )
     p.add_argument("--bandwidth", type=size, metavar="BYTES", help="a second, of PUT")
     p.add_argument("--idle-timeout", type=seconds, metavar="S")
     p.add_argument("--remove-timeout", type=seconds, default=60.0, metavar="S")
@@ -130,6 +133,7 @@ def run(argv: list[str] | None = None) -> int:
         options_status=args.options_status,
         advertise_socket=not args.no_socket,
         put_latency=args.put_latency,
+        hold_puts=args.hold_puts,
         idle_timeout=args.idle_timeout,
         remove_timeout=args.remove_timeout,
         faults=args.fault,

@@ -123,7 +123,7 @@ class Request:
         """A parameter of the query that is y or n."""
         value = self.query.get(name, ["y" if default else "n"])[-1]
         if value not in ("y", "n"):
-            raise HTTPError(400, f"Invalid value for {name}: {value!r}, expected y or n")
+            raise HTTPError(400, f"Invalid {name}: {value!r}, expected y or n")
         return value == "y"
 
 

@@ -49,7 +49,7 @@ def test_phase_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.00 KiB"), (1536 << 30, "1.50 TiB")],
+    [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.00 KiB"), (3 << 39, "1.50 TiB")],
 )
 def test_humanized(size: int, text: str) -> None:
     assert humanized(size) == text
@@ -209,7 +209,7 @@ def test_stopping_leaves_no_sockets(start: Start, directory: Path) -> None:
     assert sorted(p.name for p in directory.iterdir()) == ["image.raw", "imageiod.log"]
 
 
-def test_stopping_does_not_wait_for_idle_clients(start: Start, connect: Connect) -> None:
+def test_stopping_does_not_wait_for_clients(start: Start, connect: Connect) -> None:
     daemon = start()
     client = connect(daemon)
     client.put(b"x")
@@ -250,7 +250,10 @@ def test_bad_command_line(directory: Path, options: list[str], words: str) -> No
 def test_the_program_needs_no_path(directory: Path) -> None:
     """It is started by its name alone, from anywhere, with any python3."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--help"], cwd="/", capture_output=True, text=True
+        [sys.executable, str(PROGRAM), "--help"],
+        cwd="/",
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0 and "stand-in" in done.stdout
 

@@ -141,6 +141,42 @@ def count(connections: list[list[Any]], name: str) -> int:
     return sum(p.operations for c in connections for p in c if p.name == name)
 
 
+@pytest.mark.parametrize("trust", ["cafile", "insecure", "nobody"])
+def test_tls(
+    host: str, start: Start, serve: Serve, handle: Any, directory: Path, trust: str
+) -> None:
+    """A certificate is believed when the authority is named, or when told to."""
+    pki = directory / "pki"
+    subprocess.run([ROOT / "ci" / "make-pki", pki], check=True, capture_output=True)
+    cert, key = pki / "server-cert.pem", pki / "server-key.pem"
+    daemon = start("--cert", str(cert), "--key", str(key))
+    words = {"cafile": [f"cafile={pki / 'ca-cert.pem'}"], "insecure": ["insecure=yes"]}
+    if trust == "nobody":
+        given = (f"url={daemon.image}", f"size={SIZE}")
+        text = fails_to_start(host, directory, *given)
+        assert "CERTIFICATE_VERIFY_FAILED" in text
+        return
+    h = handle(serve(daemon, *words[trust]))
+    data = os.urandom(1 << 20)
+    h.pwrite(data, 512)
+    h.flush()
+    assert image(directory)[512 : 512 + len(data)] == data
+
+
+def test_an_abstract_socket(
+    start: Start, serve: Serve, handle: Any, directory: Path
+) -> None:
+    """The daemon's own default; OPTIONS tells it with a NUL in front."""
+    daemon = start("--abstract", f"nbdspec/upload/{os.getpid()}")
+    server = serve(daemon, "local=yes")
+    h = handle(server)
+    h.pwrite(b"data", 0)
+    h.shutdown()
+    server.stop()
+    assert image(directory)[:4] == b"data"
+    assert daemon.stop().count("OPEN connection=2 listener=local") == 1
+
+
 @needs_qemu
 def test_convert(start: Start, serve: Serve, source: Path, directory: Path) -> None:
     """A whole image, out of order; all connections get work."""
@@ -169,7 +205,7 @@ def test_the_pool_is_what_the_daemon_allows(
     start: Start, serve: Serve, handle: Any, options: Any, asked: str, pool: int
 ) -> None:
     """With 8 requests in flight, the daemon sees as many as there are connections."""
-    daemon = start(*options, "--put-latency", "0.05")
+    daemon = start(*options, "--hold-puts", str(pool), "--put-latency", "0.05")
     server = serve(daemon, f"connections={asked}")
     h = handle(server)
     data = nbd.Buffer.from_bytearray(bytearray(4096))

@@ -73,7 +73,9 @@ def environments(
     ]
 
 
-def line(words: str, name: str, cell: list[Sample], base: float, size: int) -> list[str]:
+def line(
+    words: str, name: str, cell: list[Sample], base: float, size: int
+) -> list[str]:
     wall = field(cell, lambda s: s.value) or 0.0
     copied = field(cell, lambda s: s.extra.get("bytes_copied"))
     return [

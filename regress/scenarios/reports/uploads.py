@@ -141,7 +141,8 @@ def table(results: Results, parallelism: Callable[[Row], int]) -> list[str]:
             )
     head = ["what", "server", "wall s", "spread", "data MiB/s"]
     head += ["requests in the plugin: mean, most", "at the daemon: mean"]
-    head += ["PUTs at once, at most", "their 20 ms: s", "time to -t 16's", "to one connection's"]
+    head += ["PUTs at once, at most", "their 20 ms: s", "time to -t 16's"]
+    head += ["to one connection's"]
     return [
         "",
         "## In flight",

@@ -89,12 +89,13 @@ def test_puts_at_once(
     # no holes: their coroutines would be busy otherwise; qemu-img writes 2 MiB each
     source.write_bytes(b"".join(bytes([n]) * (2 << 20) for n in range(1, 25)))
     size = source.stat().st_size
-    # long enough for all of them to be sent while the first one waits
-    latency = "0.5" if expected > 4 else "0.05"
     daemon = Daemon(
         directory,
-        *["--image", str(image), "--size", str(size), "--put-latency", latency],
+        *["--image", str(image), "--size", str(size)],
         *["--max-readers", "16", "--max-writers", "16"],
+        # none is answered before there are as many as there have to be; from then on
+        # the latency gives more of them the time to show up, if there can be more
+        *["--hold-puts", str(expected), "--put-latency", "0.05"],
     )
     words = [f"url={daemon.image}", f"size={size}", f"connections={connections}"]
     spec = ServerSpec(
@@ -169,6 +170,27 @@ def test_read_only(directory: Path, host: str) -> None:
     assert done.returncode == 0
     server.stop()
     daemon.stop()
+
+
+@pytest.mark.parametrize(
+    ("over", "under", "expected"),
+    [
+        ([1.3, 1.31, 1.32], [1.0, 1.01, 1.02], "holds"),
+        ([0.8, 0.81, 0.82], [1.0, 1.01, 1.02], "the opposite holds"),
+        ([1.0, 1.2, 1.4], [0.9, 1.0, 1.1], "cannot be told from the noise"),
+        # apart, but by less than each of them varies
+        ([1.11, 1.2, 1.5], [0.8, 1.0, 1.1], "cannot be told from the noise"),
+        ([1.3, 1.31], [1.0, 1.01], "not with 2 runs"),
+    ],
+)
+def test_verdicts_on_claims(
+    over: list[float], under: list[float], expected: str
+) -> None:
+    load("thread-count")  # makes the report's module known
+    uploads = sys.modules["uploads"]
+    claim = uploads.Claim("slower", "a", "b", thread=1.32)
+    times = (uploads.figures(over), uploads.figures(under))
+    assert uploads.verdict(claim, *times, len(over)) == expected
 
 
 def test_the_disk_is_the_same_each_time(directory: Path) -> None:
