@@ -242,6 +242,18 @@ wait_for_all (int64_t ms)
     return count == 0;
 }
 
+/* Grace begins when the last callback has returned: its reply may be on its
+ * way just now. */
+static void
+cut_off (struct connection *c)
+{
+    bool busy = workers_busy (c);
+
+    if (!c->stream_hidden && !busy && !c->spared)
+        stream_abort (&c->stream);
+    c->spared = busy;
+}
+
 void
 connections_shutdown (void)
 {
@@ -250,13 +262,13 @@ connections_shutdown (void)
     shutting_down = true;
     for (struct connection *c = list; c; c = c->next) {
         atomic_store (&c->stopping, true);
+        c->spared = workers_busy (c);
         if (!c->stream_hidden)
             stream_stop_receiving (&c->stream);
     }
     while (!wait_for_all (GRACE_MS))
         for (struct connection *c = list; c; c = c->next)
-            if (!c->stream_hidden && !workers_busy (c))
-                stream_abort (&c->stream);
+            cut_off (c);
 }
 
 /* -------- The handshake's view. -------- */

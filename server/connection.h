@@ -44,6 +44,8 @@ struct connection {
     atomic_bool stopping;
 
     /* In connection.c's list, under its lock. */
+    bool spared; /* at shutdown: was busy when it was last looked at */
+
     struct connection *next, *prev;
     bool stream_hidden;
 };
