@@ -4,6 +4,7 @@
  *
  *   bridge-test --list          the names
  *   bridge-test NAME [CALLS]    runs one
+ *   bridge-test --bench         measures what the bridge costs
  */
 #include "bridge_test.h"
 
@@ -171,13 +172,17 @@ main (int argc, char **argv)
     bool list = argc == 2 && strcmp (argv[1], "--list") == 0;
 
     if (argc < 2 || argc > 3) {
-        fprintf (stderr, "usage: bridge-test --list | NAME [CALLS]\n");
+        fprintf (stderr, "usage: bridge-test --list | --bench | NAME [CALLS]\n");
         return 2;
     }
     if (argc == 3)
         test_calls = atol (argv[2]);
     CHECK (quit_init () == 0);
     config.threads = 16;
+    if (strcmp (argv[1], "--bench") == 0) {
+        bench ();
+        return 0;
+    }
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         for (const struct test *t = groups[g]; t->name; t++) {
             if (list)

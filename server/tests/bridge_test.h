@@ -25,6 +25,9 @@ struct test {
 extern const struct test slope_tests[], lifetime_tests[], thread_tests[],
     final_tests[];
 
+/* bridge_bench.c: prints what the bridge costs. */
+void bench (void);
+
 /* Ends the process with status 1 and a message. */
 #define CHECK(condition)                                                      \
     do {                                                                      \
