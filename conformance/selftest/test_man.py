@@ -87,7 +87,7 @@ def test_signals_are_described(name: str) -> None:
         (r"CLIENT_ERRORS_PER_SECOND 5U", "log.c", "at will five a second"),
         (r"MAX_QUEUED \(1U << 20\)", "log_output.c", "1 MiB of messages"),
         (r"FLUSH_SECONDS 5", "log_output.c", "for five seconds"),
-        (r"GRACE_MS 2000", "connection.c", "cut off after two\nseconds"),
+        (r"GRACE_MS 2000", "connection.c", "cut off after two\nto four seconds"),
         (r"READ_AHEAD \(256U << 10\)", "intake.c", "a buffer of 256 KiB"),
         (r"OUTGO_LIMIT \(\(size_t\) 1 << 20\)", "outgo.h", "1 MiB or one request"),
     ],
