@@ -101,9 +101,12 @@ def test_no_downgrade(wire):
     wire.option(STARTTLS)
     wire.expect_reply(STARTTLS, ACK)
     wire.option(LIST)
-    wire.conn.shut()
     wire.conn.expect("a TLS alert or the end of the stream, no option reply")
-    rest = wire.conn.drain()
+    rest = wire.conn.drain(all=False)
+    if rest:
+        wire.option(LIST)
+        wire.conn.shut()
+        rest += wire.conn.drain()
     assert REPLY_MAGIC not in rest, "answered in the clear"
 
 
@@ -115,9 +118,12 @@ def test_failed_handshake_ends(connect, cut, server):
     wire.greet()
     wire.option(STARTTLS)
     wire.expect_reply(STARTTLS, ACK)
-    wire.conn.send(b"\x16\x03\x01\xff\xff" + bytes(cut), "no ClientHello")
-    wire.conn.shut()
-    rest = wire.conn.drain()
+    wire.conn.send(b"\x16\x03\x01\x00\x20" + bytes(31 + cut), "no ClientHello")
+    rest = wire.conn.drain(all=False)
+    if rest:  # an alert
+        wire.option(LIST)
+        wire.conn.shut()
+        rest += wire.conn.drain()
     assert REPLY_MAGIC not in rest
     other = connect()
     other.greet()
