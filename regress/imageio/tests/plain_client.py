@@ -7,6 +7,8 @@ import http.client
 import json
 import os
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,13 @@ SIZE = 4 << 20
 
 #: Where the stand-in is stricter than the daemon, or does less, or more.
 differs = pytest.mark.skipif("IMAGEIO" in os.environ, reason="unlike the daemon")
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Asks again and again; what it asks is a round trip, so no time is lost."""
+    limit = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < limit, "this never came to be"
 
 
 class Local(http.client.HTTPConnection):

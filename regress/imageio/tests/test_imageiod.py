@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from plain_client import LIMIT, ROOT, SIZE, Client, Local
+from plain_client import LIMIT, ROOT, SIZE, Client, Local, until
 from imageio.clock import Clock, Phase, humanized
 from imageio.process import PROGRAM, CannotStart, Daemon, most_at_once, phases
 
@@ -109,8 +109,9 @@ def test_most_requests_at_once(start: Start, connect: Connect) -> None:
         client.remote.putheader("Content-Length", "4")
         client.remote.endheaders()
     watch = connect(daemon)
-    while watch.ask("GET", "/tickets/image", on=watch.control).json["connections"] < 3:
-        pass  # until all three have begun
+    path = "/tickets/image"
+    # all three have begun
+    until(lambda: watch.ask("GET", path, on=watch.control).json["connections"] == 3)
     for client in clients:
         client.remote.send(b"data")
         assert client.remote.getresponse().read() == b""
@@ -188,8 +189,8 @@ def test_fault_hang_ends_with_the_daemon(start: Start, connect: Connect) -> None
     daemon = start("--fault", "flush:1:hang")
     client = connect(daemon)
     client.remote.request("PATCH", "/images/image", '{"op": "flush"}')
-    while not client.ask("GET", "/tickets/image", on=client.control).json["active"]:
-        pass
+    path = "/tickets/image"
+    until(lambda: client.ask("GET", path, on=client.control).json["active"])
     assert "left hanging on purpose" in daemon.stop()
 
 

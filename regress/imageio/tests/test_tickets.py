@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plain_client import LIMIT, SIZE, Answer, Client, Local, differs
+from plain_client import LIMIT, SIZE, Answer, Client, Local, differs, until
 from imageio.process import Daemon
 
 
@@ -166,13 +166,12 @@ def test_deleting_cancels_what_is_under_way(client: Client, url: str) -> None:
     client.remote.putheader("Content-Length", str(SIZE))
     client.remote.endheaders()
     client.remote.send(b"x" * 1000)
-    while not control(client, "GET", "busy").json["active"]:
-        pass  # until the daemon has read the headers
+    # the daemon has read the headers
+    until(lambda: control(client, "GET", "busy").json["active"])
     path = "/tickets/busy"
     client.control.request("DELETE", path)
     second = Local(client.daemon.control, timeout=LIMIT)
-    while not Answer(ask(second, path)).json["canceled"]:
-        pass
+    until(lambda: Answer(ask(second, path)).json["canceled"])
     second.close()
     client.remote.send(b"x" * (SIZE - 1000))
     answer = Answer(client.remote.getresponse())
@@ -187,8 +186,7 @@ def test_deleting_what_does_not_end(
 ) -> None:
     client = connect(start("--remove-timeout", "0.1", "--fault", "PUT:1:hang"))
     client.remote.request("PUT", "/images/image", b"x")
-    while not control(client, "GET", "image").json["active"]:
-        pass
+    until(lambda: control(client, "GET", "image").json["active"])
     assert control(client, "DELETE", "image").status == 409
     assert control(client, "GET", "image").json["canceled"] is True
 
