@@ -211,11 +211,14 @@ run-bench:
 
 .PHONY: install uninstall
 SHARE = $(DESTDIR)$(PREFIX)/share/nbdspec
+MAN = $(DESTDIR)$(PREFIX)/share/man
 INSTALLED = conformance pyplugins regress LICENSE
 install: all
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/nbdspec'
 	install -m 755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/nbdspecd'
 	install -m 755 $(BENCH_PROGRAMS) '$(DESTDIR)$(PREFIX)/libexec/nbdspec'
+	install -d '$(MAN)/man1'
+	install -m 644 docs/man/*.1 '$(MAN)/man1'
 	install -d '$(SHARE)'
 	cp -R $(INSTALLED) '$(SHARE)'
 	find '$(SHARE)' -name __pycache__ -prune -exec rm -r {} +
@@ -223,6 +226,7 @@ install: all
 
 uninstall:
 	rm -f '$(DESTDIR)$(PREFIX)/bin/nbdspecd' '$(DESTDIR)$(PREFIX)/bin/nbdspec'
+	cd docs/man && for page in *.1; do rm -f '$(MAN)'/man1/$$page; done
 	rm -rf '$(DESTDIR)$(PREFIX)/libexec/nbdspec' '$(SHARE)'
 
 .PHONY: force clean
