@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from statistics import mean
 from typing import Any
+from urllib.parse import urlsplit
 
 from nbdspec.bench import places
 from nbdspec.bench.clients import run
@@ -175,8 +176,7 @@ class Scenario:
         p = row.params
         url = self.options.imageio or self._daemon(p["delayed"]).image
         words = [f"url={url}", f"size={self._size}", f"connections={p['connections']}"]
-        if not self.options.imageio:
-            words.append("local=yes")
+        words.append(f"local={self._local()}")
         if self.options.cafile:
             words.append(f"cafile={self.options.cafile}")
         environment = [
@@ -192,6 +192,11 @@ class Scenario:
             threads=p["threads"],
             fresh=True,
         )
+
+    def _local(self) -> str:
+        """Only who is on the daemon's own host can use the socket that it names."""
+        host = urlsplit(self.options.imageio or "http://localhost").hostname
+        return "yes" if host in ("localhost", "127.0.0.1", "::1") else "no"
 
     @property
     def _counted(self) -> Path:
@@ -261,8 +266,8 @@ class Scenario:
     def _compare(self, row: Row, column: Column, copy: str) -> None:
         """Once for each cell: is the copy one?"""
         if (row.name, column.name) not in self._compared:
-            run(["qemu-img", "compare", "-f", "raw", "-F", "raw"]
-                + [str(self._source()), copy])
+            words = ["qemu-img", "compare", "-f", "raw", "-F", "raw"]
+            run([*words, str(self._source()), copy])
             self._compared.add((row.name, column.name))
 
     def ended(self, row: Row, column: Column, sample: Sample) -> None:
@@ -323,9 +328,10 @@ class Scenario:
             p = row.params
             server = f"nbdspecd -f -U SOCKET -t {p['threads']} python upload.py "
             text += [
-                f"# {row.name.partition(': ')[2]}",
-                f"{server}url=URL size={self._size} connections={p['connections']}"
-                + " local=yes" * (not self.options.imageio),
+                f"# {row.name.partition(': ')[2]}"
+                + ", under SERIALIZE_ALL_REQUESTS" * p["serial"],
+                f"{server}url=URL size={self._size} connections={p['connections']} "
+                f"local={self._local()}",
                 shlex.join(self._convert(row, "disk.img", "URI")),
             ]
         return [*text, "```"]
