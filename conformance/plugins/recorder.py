@@ -16,6 +16,7 @@ import traceback
 
 import nbdkit
 import recording
+# What the sources of cases use.
 from recording import (
     address,
     describe,

@@ -8,7 +8,7 @@ from typing import Iterator
 import pytest
 
 from nbdspec.caserun import CaseRun
-from nbdspec.host import HostPool, Hosts
+from nbdspec.hosts import HostPool, Hosts
 from nbdspec.plugin import state_key
 
 
