@@ -3,6 +3,7 @@
 # make                 builds build/nbdspecd
 # make conformance     runs the kit (SERVER=nbdkit, URI=nbd://..., ARGS=...)
 # make check           the project's own tests; check-all: all of them
+# make regress         what was reported in public: the scenarios' and bugs' tests
 # make mutants         broken servers, each of which some case has to notice
 # make fuzz            libFuzzer over whole connections (SECONDS=60)
 # make soak            what takes longer than CI has: 100,000 calls of each kind,

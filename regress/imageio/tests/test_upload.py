@@ -14,7 +14,7 @@ from typing import Any
 
 import nbd
 import pytest
-from plain_client import LIMIT, ROOT, SIZE, Client
+from plain_client import LIMIT, ROOT, SIZE, Client, until
 from imageio.process import Daemon, most_at_once, phases
 from nbdspec.bench.server import Server, ServerError, ServerSpec
 
@@ -379,6 +379,22 @@ def test_a_connection_that_was_dropped_is_not_reopened(
     server = serve(start("--fault", "PUT:2:close"), "connections=1")
     h = handle(server)
     h.pwrite(b"x" * 512, 0)
+    for _ in range(2):
+        with pytest.raises(nbd.Error):
+            h.pwrite(b"x" * 512, 0)
+    with pytest.raises(nbd.Error):
+        h.flush()
+
+
+def test_connections_that_idle_too_long(
+    start: Start, serve: Serve, handle: Any
+) -> None:
+    """The daemon drops them; the upload fails rather than lose what it acknowledged."""
+    daemon = start("--idle-timeout", "0.2")
+    server = serve(daemon, "connections=1")
+    h = handle(server)
+    h.pwrite(b"x" * 512, 0)
+    until(lambda: "idle for 0.2 s" in daemon.log())
     for _ in range(2):
         with pytest.raises(nbd.Error):
             h.pwrite(b"x" * 512, 0)
