@@ -289,7 +289,12 @@ int
 conn_send (struct connection *c, struct iovec *iov, size_t n)
 {
     if (stream_send (&c->stream, iov, n, false) == -1) {
-        log_debug ("sending: %m");
+        if (errno == EAGAIN)
+            log_client_error ("the client did not take what was sent within %u "
+                              "seconds (--timeout)",
+                              config.timeout);
+        else
+            log_debug ("sending: %m");
         return -1;
     }
     return 0;

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from server_process import (
     GO,
+    LIST,
     READ,
     WRITE,
     Client,
@@ -103,6 +104,27 @@ def test_time_in_the_plugin_does_not_count(place: Path) -> None:
             while c.reply()[1] != 1:
                 pass
             c.read(0, 512)
+
+
+@needs_python
+def test_handshake_of_a_client_that_does_not_read(place: Path) -> None:
+    (place / "plugin.py").write_text(
+        "def open(readonly): return 1\n"
+        "def get_size(h): return 512\n"
+        "def pread(h, count, offset): return bytes(count)\n"
+        "def list_exports(readonly, tls):\n"
+        "    return [('x' * 200 + str(i), 'd' * 200) for i in range(9000)]\n"
+    )
+    args = ("--timeout", "1", "python", str(place / "plugin.py"))
+    with Server(place, *args) as s, Client(s.socket) as c:
+        c.greet()
+        c.option(LIST)
+        for _ in range(20):  # a clock: each a stalled client's whole time
+            if "did not take what was sent within 1 seconds" in s.log():
+                break
+            with Client(s.socket) as clock:
+                assert len(clock.recv(100)) == 18
+        assert "did not take what was sent within 1 seconds" in s.log()
 
 
 # -- clients that hold up nobody else
