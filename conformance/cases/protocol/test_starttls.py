@@ -16,6 +16,8 @@ from nbdspec.case import SHOULD, Mode, case
 from nbdspec.nbd import (
     ABORT,
     ACK,
+    BLOCK_STATUS,
+    EINVAL,
     ERR_INVALID,
     ERR_TLS_REQD,
     EXPORT_NAME,
@@ -115,6 +117,16 @@ def test_export_name_closes(clear):
     clear.conn.expect_closed("TLS comes first")
 
 
+@case("starttls.never-without-fixed", req=["TLS-08"], mode=REQUIRED)
+def test_never_without_fixed(raw, server):
+    """Without the fixed newstyle flag there is no TLS, and so no export."""
+    if server.tls is None:
+        raise NotApplicable("the kit has no certificate for this server")
+    raw.greet(0)
+    raw.option(EXPORT_NAME, raw.name.encode())
+    raw.conn.expect_closed("the export is not for this client")
+
+
 @case("starttls.twice", req=["TLS-12", "TLS-20", "OPT-STARTTLS-02"], mode=REQUIRED)
 def test_twice(clear, server):
     """Within TLS, STARTTLS is refused as out of place, and TLS goes on."""
@@ -155,6 +167,19 @@ def test_forgets_structured(clear, server):
     clear.read(512, 0)
 
 
+@case("starttls.forgets-contexts", req=["OPT-STARTTLS-03"], mode=OPTIONAL)
+def test_forgets_contexts(clear, server):
+    """Contexts that were selected in the clear are forgotten."""
+    if not clear.negotiate_structured():
+        raise NotApplicable("the server does not offer structured replies")
+    clear.option(nbd.SET_META_CONTEXT, meta_payload(clear.name, ["base:allocation"]))
+    clear.final(nbd.SET_META_CONTEXT)
+    clear.starttls(server.tls)
+    clear.negotiate_structured()
+    clear.go()
+    clear.expect_errno(clear.request(BLOCK_STATUS, 0, 512), EINVAL)
+
+
 @case("starttls.forgets-extended", req=["OPT-XH-14", "OPT-STARTTLS-03"], mode=OPTIONAL,
       needs="extended")
 def test_forgets_extended(clear, server):
@@ -163,6 +188,25 @@ def test_forgets_extended(clear, server):
     clear.starttls(server.tls)
     clear.go()
     clear.read(512, 0)
+
+
+@case("starttls.handshake-fails", req=["TLS-16"], mode=OPTIONAL)
+def test_handshake_fails(clear):
+    """What is no TLS handshake ends the session."""
+    clear.option(STARTTLS)
+    clear.expect_reply(STARTTLS, ACK)
+    clear.conn.send(b"GET / HTTP/1.0\r\n\r\n", "no TLS handshake")
+    rest = clear.conn.drain()
+    assert nbd.REPLY_MAGIC.to_bytes(8, "big") not in rest
+
+
+@case("starttls.optional-without", req=["TLS-24", "TLS-01"], mode=OPTIONAL)
+def test_optional_without(clear):
+    """Where TLS is an option and the export is for all, nothing demands it."""
+    for number, data in ((LIST, b""), (INFO, go_payload(clear.name)), (99, b"")):
+        clear.option(number, data)
+        assert clear.final(number)[1].type != ERR_TLS_REQD
+    clear.transmit().in_step()
 
 
 @case("starttls.refused-write", req=["TX-12", "TLS-14"], mode=REQUIRED)
