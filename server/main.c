@@ -142,10 +142,12 @@ dump_plugin (const struct cmdline *cmd)
     };
 
     choose_backend (cmd->backend);
-    /* Without a script there is still something to say (nbdkit-python). */
     if (cmd->argc > 0) {
         configure (cmd);
         settle_thread_model ();
+    } else if (backend->thread_model != NULL) {
+        /* Without a script there is still something to say, as in nbdkit. */
+        thread_model = THREAD_MODEL_SERIALIZE_ALL_REQUESTS;
     }
     printf ("name=%s\n", backend->name);
     printf ("version=%s\n", NBDSPEC_VERSION);

@@ -96,6 +96,13 @@ def test_dump_plugin_does_not_serve(place: Path) -> None:
 
 
 @needs_python
+def test_dump_plugin_without_a_script() -> None:
+    lines = output("--dump-plugin", "python").splitlines()
+    assert "thread_model=serialize_all_requests" in lines
+    assert "nbdkit_python_maximum_api_version=2" in lines
+
+
+@needs_python
 def test_dump_plugin_of_a_script(place: Path) -> None:
     (place / "plugin.py").write_text(
         PLUGIN
