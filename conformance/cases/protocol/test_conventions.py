@@ -10,6 +10,7 @@ from nbdspec import nbd
 from nbdspec.case import SHOULD, Mode, case
 from nbdspec.nbd import ERR_BIT, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT
 from nbdspec.payloads import go_payload, meta_payload
+from nbdspec.transmission import same
 
 SECTION = "conventions"
 
@@ -92,5 +93,5 @@ def test_same_as_unix(wire):
     wire.transmit()
     data = bytes(range(256)) * 4096
     wire.write(data, 512)
-    assert wire.read(len(data), 512) == data
+    same(wire.read(len(data), 512), data, 512)
     wire.disc()

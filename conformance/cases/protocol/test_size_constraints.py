@@ -19,6 +19,7 @@ from nbdspec.nbd import (
     WRITE,
 )
 from nbdspec.payloads import go_payload, pattern
+from nbdspec.transmission import same
 from nbdspec.verdict import NotApplicable, counts_as
 
 SECTION = "size-constraints"
@@ -130,7 +131,7 @@ def test_unasked_is_safe(wire, how):
     wire.write(before, 0)
     reply = wire.wait(wire.request(WRITE, 5000, data=b"u" * 100))
     after = before if reply.error else before[:5000] + b"u" * 100 + before[5100:]
-    assert wire.read(16384, 0) == after, "bytes changed that should not have"
+    same(wire.read(16384, 0), after, what="no other byte to change")
 
 
 @case("block-size.payload-above-maximum", req=["SIZE-25", "SR-18", "TXTERM-10", "TX-12"],
@@ -164,7 +165,7 @@ def test_32_mib(wire, lease):
         reply = wire.wait(wire.request(READ, 8, 32 * MIB))
         assert reply.error != nbd.ENOMEM, str(reply)
     if lease.profile.stores and not written.error and not reply.error:
-        assert reply.data == data, "other bytes came back"
+        same(reply.data, data, 8)
     wire.in_step()
 
 

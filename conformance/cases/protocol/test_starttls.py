@@ -27,6 +27,7 @@ from nbdspec.nbd import (
     STARTTLS,
 )
 from nbdspec.payloads import go_payload, meta_payload
+from nbdspec.transmission import same
 from nbdspec.verdict import Breach, NotApplicable
 
 SECTION = "starttls"
@@ -54,7 +55,7 @@ def test_works(clear, lease, structured):
     clear.go()
     clear.write(b"over TLS" * 10000, 512)
     if lease.profile.stores:
-        assert clear.read(80000, 512) == b"over TLS" * 10000
+        same(clear.read(80000, 512), b"over TLS" * 10000, 512)
     clear.in_step()
 
 

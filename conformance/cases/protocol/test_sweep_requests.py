@@ -25,6 +25,7 @@ from nbdspec.nbd import (
 )
 from nbdspec.payloads import pattern
 from nbdspec.payloads import request as request_bytes
+from nbdspec.transmission import same
 
 SECTION = "sweeps"
 
@@ -90,7 +91,7 @@ def test_lengths(wire, lease, structured):
             data = pattern(seed.randrange(1 << 30), length)
             around = wire.read(2, offset + length)
             wire.write(data, offset)
-            assert wire.read(length, offset) == data, f"{length} at {offset}"
+            same(wire.read(length, offset), data, offset)
             assert wire.read(2, offset + length) == around, "bytes behind it changed"
 
 
@@ -119,7 +120,7 @@ def test_64_in_flight(wire, lease, seed):
             allowed[at].add(mark)
     for at, value in enumerate(first):
         assert value in (allowed[at] or {0}), f"{value} at {at:#x}: {allowed[at]}"
-    assert wire.read(span, 0) == first, "it changed after all writes were answered"
+    same(wire.read(span, 0), first, what="no change after all writes were answered")
 
 
 @case("sweep.mixed-in-flight", req=["TX-04", "TX-12", "TX-READ-19", "TX-ZERO-07"],
@@ -167,7 +168,7 @@ def test_mixed_in_flight(wire, lease, structured):
             else:
                 wire.expect_data(cookie, data)
     for area, data in want.items():
-        assert wire.read(65536, area * MIB // 2) == data, f"area {area}"
+        same(wire.read(65536, area * MIB // 2), data, area * MIB // 2)
 
 
 @case("sweep.same-cookie", req=["TX-04"], needs="size>=1M")
@@ -239,4 +240,4 @@ def test_read_only_unharmed(wire):
             cookie = wire.request(command, 0, 4096, data=data, flags=flags)
             wire.expect_errno(cookie, EPERM, also={EINVAL: MUST, nbd.EIO: MUST,
                                                    nbd.ENOSPC: MUST})
-    assert wire.read(65536, 0) == before, "a read-only export changed"
+    same(wire.read(65536, 0), before, what="a read-only export to stay as it is")

@@ -9,6 +9,7 @@ from nbdspec import nbd
 from nbdspec.case import MUST, SHOULD, Mode, case
 from nbdspec.nbd import EINVAL, EIO, ENOSPC, EPERM
 from nbdspec.payloads import pattern, request
+from nbdspec.transmission import same
 
 SECTION = "write"
 
@@ -31,7 +32,7 @@ def test_read_back(client, length):
         pytest.skip(f"the maximum payload is {client.maximum}")
     data = pattern(7, length)
     client.pwrite(data, client.minimum)
-    assert client.pread(length, client.minimum) == data, "other bytes came back"
+    same(client.pread(length, client.minimum), data, client.minimum)
 
 
 @case("write.glued", req=["TX-12", "TX-WRITE-01"], needs="stores writable")

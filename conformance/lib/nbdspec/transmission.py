@@ -266,6 +266,12 @@ class Transmission(Handshake):
         self.conn.expect_closed("DISC ends the session without a reply")
 
 
+def same(got: bytes, want: bytes, offset: int = 0, what: str = "the same bytes") -> None:
+    """For large buffers, of which an assertion would show the whole."""
+    if got != want:
+        raise Breach(what, difference(bytes(want), bytes(got), offset))
+
+
 def difference(want: bytes, got: bytes, offset: int = 0) -> str:
     """Where two buffers differ first, and how, in words."""
     if len(want) != len(got):
