@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 from .case import Case
+from .clock import Clock
 from .ledger import sentence
 from .targets.base import CannotDo
 from .transcript import Transcript
-from .verdict import Breach, Finding, Level, NotApplicable, Outcome, Verdict
+from .verdict import Breach, Finding, Hang, Level, NotApplicable, Outcome, Verdict
 
 
 class CaseRun:
@@ -32,6 +33,7 @@ class CaseRun:
             # What the server did first counts, not what followed from it.
             if self.breach is None:
                 self.breach, self.words = error, words
+                Clock.hangs += isinstance(error, Hang)
         else:
             self.broken = words
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 from pathlib import Path
 
 from . import HOME, junit, ledger
@@ -103,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
         options.only = failed_last(last)
     result = Result(target.label, target.version())
     known = known_failures(arguments.known, options, result.version)
+    # Being told to end is like Ctrl-C: what was found so far is not thrown away.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     terminal = Terminal(quiet=arguments.quiet)
     terminal.header(f"target {result.target}, version {result.version}")
     status, problems = run_and_report(
