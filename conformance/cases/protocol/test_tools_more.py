@@ -136,7 +136,7 @@ def test_nbdsh(server):
 @case("tool.fio", req=["TX-04", "TX-READ-19"], needs="writable", mode=SMALL, quick=False)
 def test_fio(server):
     """fio's nbd engine writes and verifies with 16 requests in flight."""
-    run(["fio", "--name=nbd", "--ioengine=nbd", f"--uri={server.uri}", "--rw=randrw",
+    run(["fio", "--verify_state_save=0", "--name=nbd", "--ioengine=nbd", f"--uri={server.uri}", "--rw=randrw",
          "--bs=4k", "--size=4m", "--iodepth=16", "--verify=crc32c",
          "--verify_fatal=1", "--verify_state_save=0", "--thread"])
 

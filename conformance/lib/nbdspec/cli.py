@@ -49,6 +49,9 @@ def main(argv: list[str] | None = None) -> int:
     except KitError as error:
         print(f"nbdspec: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("nbdspec: interrupted", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         sys.stderr.close()
         return 2

@@ -104,8 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         options.only = failed_last(last)
     result = Result(target.label, target.version())
     known = known_failures(arguments.known, options, result.version)
-    # Being told to end is like Ctrl-C: what was found so far is not thrown away.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _end)
     terminal = Terminal(quiet=arguments.quiet)
     terminal.header(f"target {result.target}, version {result.version}")
     status, problems = run_and_report(
@@ -124,6 +123,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.junit:
         junit.write(result, arguments.junit, options.fail_on)
     return status
+
+
+def _end(number: int, frame: object) -> None:
+    """Being told to end is like Ctrl-C: what was found so far is not thrown away."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def target_options(arguments: argparse.Namespace) -> Options:
