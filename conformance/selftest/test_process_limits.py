@@ -215,6 +215,29 @@ def test_out_of_descriptors(place: Path) -> None:
         assert s.stop() == 0
 
 
+@pytest.mark.skipif(os.getuid() == 0, reason="root has no such limit")
+def test_out_of_threads(place: Path) -> None:
+    listen = ("-i127.0.0.1", "-p0", "--print-uri")
+    with Server(place, "memory", "1M", listen=listen) as s:
+        address = ("127.0.0.1", port_of(s))
+        with Client(address) as c:
+            c.greet()
+            c.go()
+            _, hard = resource.prlimit(s.pid, resource.RLIMIT_NPROC)
+            resource.prlimit(s.pid, resource.RLIMIT_NPROC, (0, hard))
+            for _ in range(5):
+                with Client(address) as refused:
+                    assert refused.at_end()
+            c.read(0, 512)
+            assert "cannot start a thread for a client: Resource temp" in s.log()
+            resource.prlimit(s.pid, resource.RLIMIT_NPROC, (hard, hard))
+            with Client(address) as another:
+                another.greet()
+                another.go()
+                another.read(0, 512)
+        assert s.stop() == 0
+
+
 # -- nothing grows
 
 
