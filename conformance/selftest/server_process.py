@@ -156,6 +156,12 @@ class Server:
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
 
+    def wait_for_log(self, words: str) -> None:
+        with Directory(self.place) as changes:
+            while words not in self.log():
+                assert wait_for([changes.fd], GUARD), f"not in the log: {words}"
+                os.read(changes.fd, 4096)
+
     def wait(self) -> int:
         return self.process.wait(GUARD)
 
