@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -111,7 +112,7 @@ class Kit:
 
     def fake(self, mistake: str = "") -> str:
         """The --cmd of the fake server."""
-        return f"{sys.executable} {FAKE} {{socket}} {mistake}"
+        return shlex.join([sys.executable, str(FAKE), "{socket}", *mistake.split()])
 
     def server(self, mistake: str = "", *words: str, **env: str) -> Run:
         """The cases against the fake server."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import os
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 from kit import HERE, NBDSPEC
 
 SECTIONS = ["handshake", "info-go", "read", "write", "termination", "errors"]
-STRANGER = f"{sys.executable} {HERE / 'stranger.py'} {{socket}}"
-FAR = f"{sys.executable} {HERE / 'far_away.py'} 0.05 {{socket}} -- {STRANGER}"
+STRANGER = shlex.join([sys.executable, str(HERE / "stranger.py"), "{socket}"])
+FAR = shlex.join([sys.executable, str(HERE / "far_away.py"), "0.05", "{socket}", "--"])
+FAR += " " + STRANGER
 
 
 def run(tmp_path: Path, command: str, *sections: str) -> dict[str, str]:
