@@ -169,7 +169,8 @@ def machine(dial, profile, failures) -> type[RuleBasedStateMachine]:
         @precondition(lambda self: profile.has("trim"))
         @rule(conn=numbers, span=spans)
         def trim(self, conn, span):
-            self.send(conn, TRIM, span, ANY)
+            start, length = span
+            self.send(conn, TRIM, (start, min(length, 300)), ANY)
 
         @rule(conn=numbers, span=spans)
         def read(self, conn, span):
@@ -194,6 +195,14 @@ def machine(dial, profile, failures) -> type[RuleBasedStateMachine]:
             except AssertionError as error:
                 failures.append(error)
                 raise
+
+        @rule(conn=numbers, span=spans)
+        def settle(self, conn, span):
+            """Waits for all, so that there is something to be sure of, and looks."""
+            for key in sorted(self.model.flights):
+                self.take(*key)
+            self.send(conn, READ, span)
+            self.take(*max(self.model.flights))
 
         @rule(conn=numbers)
         def reconnect(self, conn):
@@ -248,11 +257,11 @@ def play(dial, profile, examples: int) -> None:
       needs="writable stores minimum=1 size>=1M", quick=False)
 def test_random_session(dial, lease):
     """Commands in any order on up to three connections, in flight together."""
-    play(dial, lease.profile, 30)
+    play(dial, lease.profile, 15)
 
 
 @case("model.short", req=["TX-WRITE-04", "TX-ZERO-07", "MC-01", "TX-04"],
       needs="writable stores minimum=1 size>=1M")
 def test_short(dial, lease):
     """The same, a few of them, for the quick run."""
-    play(dial, lease.profile, 5)
+    play(dial, lease.profile, 4)
