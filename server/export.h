@@ -52,6 +52,7 @@ struct export_list {
         char *name, *description; /* description may be NULL */
     } * entries;
     size_t count, capacity;
+    bool use_default; /* add the export that "" stands for */
 };
 /* Copies both strings; -1 when there is no memory. */
 int export_list_add (struct export_list *l, const char *name,

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cleanup.h"
 #include "config.h"
 #include "connection.h"
 #include "export.h"
@@ -59,10 +58,8 @@ export_list_fill (const struct connection *c, struct export_list *l)
     int r;
 
     if (!backend->list_exports) {
-        /* The one that "" stands for. */
-        AUTO_FREE char *name = export_default_name (c);
-
-        return name ? export_list_add (l, name, NULL) : -1;
+        l->use_default = true;
+        return 0;
     }
     backend_begin ();
     stats_callback (COUNT_LIST_EXPORTS);

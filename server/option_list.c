@@ -39,6 +39,20 @@ add_entry (struct answer *a, const struct export_entry *e)
     answer_end (a);
 }
 
+/* -1: the back end failed. */
+static int
+fill (struct negotiation *n)
+{
+    const char *name;
+
+    if (export_list_fill (n->c, &n->list) == -1)
+        return -1;
+    if (!n->list.use_default)
+        return 0;
+    name = options_canonical_name (n, "");
+    return name ? export_list_add (&n->list, name, NULL) : -1;
+}
+
 enum outcome
 option_list (struct negotiation *n)
 {
@@ -49,7 +63,7 @@ option_list (struct negotiation *n)
         return HAGGLE;
     }
     if (!n->listed) {
-        if (export_list_fill (n->c, &n->list) == -1) {
+        if (fill (n) == -1) {
             export_list_free (&n->list);
             answer_error (&n->answer, NBD_REP_ERR_PLATFORM,
                           "the exports cannot be listed");

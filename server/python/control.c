@@ -152,8 +152,8 @@ int
 python_list_exports (bool readonly, bool tls, struct export_list *list)
 {
     if (!callback_defined (CB_LIST_EXPORTS)) {
-        AUTO_FREE char *name = python_default_export (readonly, tls);
-        return name ? export_list_add (list, name, NULL) : -1;
+        list->use_default = true; /* which is asked for once a connection */
+        return 0;
     }
 
     AUTO_REF PyObject *result = call (
