@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -206,7 +207,8 @@ def test_interrupt_keeps_what_it_has(kit: Kit) -> None:
 @pytest.fixture
 def running(kit: Kit):
     """A fake server that the kit did not start, and its URI."""
-    words = kit.fake().format(socket=kit.directory / "sock").split()
+    socket = kit.directory / "sock"
+    words = [word.format(socket=socket) for word in shlex.split(kit.fake())]
     process = subprocess.Popen(words)
     path = kit.directory / "sock"
     kit_process = process
