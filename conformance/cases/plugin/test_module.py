@@ -395,7 +395,8 @@ def close(h): note("close")
         plugin.process.send(signal.SIGTERM)
         assert plugin.process.wait(10) == 0, "it did not end"
         wire.conn.close()
-    assert plugin.calls("woken")[0].args == ["True"]
+    woken = [call.args for call in plugin.calls("woken")]
+    assert woken == [["True"]], f"nanosleep: {woken}, or it is not there"
 
 
 SERVED = """

@@ -219,7 +219,8 @@ class Hosts:
         for name in ("PYTHONUNBUFFERED", "LISTEN_FDS", "LISTEN_PID"):
             if name not in (env or {}):
                 variables.pop(name, None)
-        self.run.transcript.sent(0, b"", " ".join(argv))
+        told = " ".join(argv).encode("utf-8", "backslashreplace").decode()
+        self.run.transcript.sent(0, b"", told)
         try:
             done = subprocess.run(
                 argv,
