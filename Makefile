@@ -164,6 +164,8 @@ bench-docs:
 .PHONY: run-conformance run-quick run-check run-check-all run-mutants run-bench \
     run-regress
 run-%: export NBDSPECD = $(CURDIR)/$(BIN)
+# time limits are guards against hanging; a sanitizer slows what it watches
+run-%: export NBDSPEC_TIME_FACTOR ?= $(if $(SANITIZE),4,1)
 run-conformance:
 	$(NBDSPEC) server $(if $(URI),--uri '$(URI)',--target \
 	    $(or $(SERVER),nbdspecd)) $(ARGS)
