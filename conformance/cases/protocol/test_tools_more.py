@@ -95,7 +95,7 @@ def test_qemu_img_bench(server, direction):
          *words, server.uri])
 
 
-@case("tool.qemu-io", req=["TX-ZERO-11", "TX-WRITE-04"], needs="writable write-zeroes",
+@case("tool.qemu-io", req=["TX-ZERO-11", "TX-WRITE-04"], needs="stores writable write-zeroes",
       mode=SMALL)
 def test_qemu_io(server):
     """qemu-io writes, zeroes, discards and verifies, at odd offsets too."""
@@ -113,7 +113,7 @@ def test_qemu_io(server):
     assert not wrong, wrong[0]
 
 
-@case("tool.nbdcopy-writes", req=["COMPAT-02"], needs="writable", mode=SMALL)
+@case("tool.nbdcopy-writes", req=["COMPAT-02"], needs="stores writable", mode=SMALL)
 def test_nbdcopy_writes(server, tmp_path):
     """nbdcopy puts a sparse file into an export and gets it back."""
     image, out = tmp_path / "image", tmp_path / "out"
@@ -123,7 +123,7 @@ def test_nbdcopy_writes(server, tmp_path):
     assert out.read_bytes() == sparse(), "the copy differs"
 
 
-@case("tool.nbdsh", req=["COMPAT-02"], needs="writable", mode=SMALL, quick=False)
+@case("tool.nbdsh", req=["COMPAT-02"], needs="stores writable", mode=SMALL, quick=False)
 def test_nbdsh(server):
     """nbdsh writes and reads."""
     if importlib.util.find_spec("nbd") is None:
@@ -133,7 +133,7 @@ def test_nbdsh(server):
          "-c", script], name="nbdsh")
 
 
-@case("tool.fio", req=["TX-04", "TX-READ-19"], needs="writable", mode=SMALL, quick=False)
+@case("tool.fio", req=["TX-04", "TX-READ-19"], needs="stores writable", mode=SMALL, quick=False)
 def test_fio(server):
     """fio's nbd engine writes and verifies with 16 requests in flight."""
     run(["fio", "--verify_state_save=0", "--name=nbd", "--ioengine=nbd", f"--uri={server.uri}", "--rw=randrw",
