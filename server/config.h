@@ -42,7 +42,7 @@ struct config {
     bool foreground, exit_with_parent, swap;
     const char *pid_file; /* absolute */
     const char *user, *group;
-    const char *export_name; /* -e: for --run and --print-uri only; never NULL */
+    const char *export_name; /* -e: for --run and --print-uri; never NULL */
     const char *run;         /* --run */
     bool print_uri;
     const char *stats; /* --stats, absolute */

@@ -77,7 +77,11 @@ def start_daemon(place: Path, *args: str, **kwargs) -> int:
     """Starts a daemon, which must be ready then; its pid."""
     files = ("-U", str(place / "sock"), "-P", str(place / "pid"))
     r = subprocess.run(
-        [NBDSPECD, *files, *args], capture_output=True, text=True, timeout=GUARD, **kwargs
+        [NBDSPECD, *files, *args],
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+        **kwargs,
     )
     assert (r.returncode, r.stdout, r.stderr) == (0, "", "")
     return int((place / "pid").read_text())
@@ -181,10 +185,11 @@ def test_verbose_daemon_keeps_stderr(place: Path) -> None:
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP"])
 def test_signals_end_the_server_with_idle_clients(name: str, place: Path) -> None:
-    with Server(place, "memory", "1M") as s, connected(s) as idle, Client(s.socket) as c:
-        c.greet()  # in the middle of its handshake
-        assert s.stop(getattr(signal, name)) == 0
-        assert idle.at_end() and c.at_end()
+    with Server(place, "memory", "1M") as s:
+        with connected(s) as idle, Client(s.socket) as c:
+            c.greet()  # in the middle of its handshake
+            assert s.stop(getattr(signal, name)) == 0
+            assert idle.at_end() and c.at_end()
         assert not Path(s.socket).exists()
 
 
@@ -325,9 +330,10 @@ def test_user_and_group(place: Path) -> None:
     place.chmod(0o755)
     with Server(place, "-u", "nobody", "-g", "daemon", "null", "1M") as s:
         status = Path(f"/proc/{s.pid}/status").read_text()
-        ids = {line.split()[0]: line.split()[1:] for line in status.splitlines() if line}
+        ids = {line.split()[0]: line.split()[1:] for line in status.splitlines()}
         uid = subprocess.check_output(["id", "-u", "nobody"], text=True).strip()
-        gid = subprocess.check_output(["getent", "group", "daemon"], text=True).split(":")[2]
+        entry = subprocess.check_output(["getent", "group", "daemon"], text=True)
+        gid = entry.split(":")[2]
         assert ids["Uid:"] == [uid] * 4
         assert ids["Gid:"] == [gid] * 4
         assert ids["Groups:"] == [gid]
@@ -346,7 +352,8 @@ def test_pid_file_is_opened_before_the_user_changes(place: Path) -> None:
 
 @needs_root
 def test_user_by_number_with_a_private_socket(place: Path) -> None:
-    with Server(place, "-u", "65534", "--print-uri", "null", "1M", listen=("-U", "-")) as s:
+    args = ("-u", "65534", "--print-uri", "null", "1M")
+    with Server(place, *args, listen=("-U", "-")) as s:
         path = Path(s.log().split("\n")[0].split("socket=")[1])
         assert path.parent.stat().st_uid == 65534
         assert s.stop() == 0
@@ -361,11 +368,11 @@ def test_swap_locks_memory(place: Path) -> None:
 
 
 def test_swap_without_the_right_to(place: Path) -> None:
-    script = 'ulimit -l 0 && exec "$@"'
+    script = 'ulimit -l 0 && exec "$0" "$@"'
     if os.getuid() == 0 or sanitizer():
         pytest.skip("root may always; sanitizers make mlockall do nothing")
     r = subprocess.run(
-        ["bash", "-c", script, "-", NBDSPECD, "-f", "--swap", "-U", "sock", "null", "1M"],
+        ["bash", "-c", script, NBDSPECD, "-f", "--swap", "-U", "sock", "null", "1M"],
         cwd=place,
         capture_output=True,
         text=True,

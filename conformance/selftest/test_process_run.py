@@ -24,7 +24,8 @@ from server_process import (
 
 __all__ = ["place"]
 
-SHOW = "for v in uri nbd port unixsocket exportname tls; do eval \"echo $v=\\$$v\"; done"
+NAMES = "uri nbd port unixsocket exportname tls"
+SHOW = f'for v in {NAMES}; do eval "echo $v=\\$$v"; done'
 
 
 def run(command: str, *args: str, **kwargs) -> subprocess.CompletedProcess[str]:
@@ -244,10 +245,10 @@ def test_runner_that_is_killed_takes_the_server_along(place: Path) -> None:
 
 def test_exit_with_parent_goes_for_both(place: Path) -> None:
     r, w = os.pipe()
-    inner = f'nbdinfo --size "$uri" >/dev/null; cat "{place}/pid" >/dev/fd/{w}; sleep 1000'
+    tell = f'nbdinfo --size "$uri" >/dev/null; cat "{place}/pid" >/dev/fd/{w}'
     with subprocess.Popen(
         ["sh", "-c", '"$@"; exit', "-", NBDSPECD, "--exit-with-parent",
-         "-P", str(place / "pid"), "--run", inner, "null", "1M"],
+         "-P", str(place / "pid"), "--run", f"{tell}; sleep 1000", "null", "1M"],
         stdin=subprocess.DEVNULL,
         pass_fds=(w,),
     ) as parent:  # fmt: skip

@@ -133,8 +133,9 @@ def test_key_file_is_looked_at(text: str, words: str, place: Path) -> None:
 
 def test_bad_priority(pki: Path) -> None:
     line = refused(
-        "--tls-certificates", str(pki), "--tls-priority", "NORMAL:+NONSENSE", "null", "1M"
-    )
+        "--tls-certificates", str(pki), "--tls-priority", "NORMAL:+NONSENSE",
+        "null", "1M",
+    )  # fmt: skip
     assert "--tls-priority: " in line and "NONSENSE" in line
 
 
@@ -395,7 +396,7 @@ def test_old_version_is_refused(secure: Server, pki: Path) -> None:
     assert "TLS: handshake: " in secure.log()
 
 
-def test_gcm_is_preferred_whatever_the_client_prefers(secure: Server, pki: Path) -> None:
+def test_gcm_is_preferred_by_the_server(secure: Server, pki: Path) -> None:
     client = context(pki, version=ssl.TLSVersion.TLSv1_2)
     client.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES128-GCM-SHA256")
     with secured(secure, client) as c:
@@ -557,7 +558,8 @@ class GnuTLS:
             function.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
         self.session = ctypes.c_void_p()
         self.credentials = ctypes.c_void_p()
-        self.check("gnutls_certificate_allocate_credentials", self.credentials, ref=True)
+        allocate = "gnutls_certificate_allocate_credentials"
+        self.check(allocate, self.credentials, ref=True)
         self.check("gnutls_init", self.session, 2, ref=True)
         self.check(
             "gnutls_priority_set_direct", self.session, priority.encode(), None
