@@ -247,7 +247,7 @@ int python_zero (void *handle, struct io *io);
 int python_cache (void *handle, struct io *io);
 int python_extents (void *handle, struct io *io);
 
-/* --------------------------------------- module.c: what `import nbdkit' gives */
+/* ------------------------------------ module.c: what `import nbdkit' gives */
 
 PyObject *module_init (void);
 

@@ -172,7 +172,8 @@ main (int argc, char **argv)
     bool list = argc == 2 && strcmp (argv[1], "--list") == 0;
 
     if (argc < 2 || argc > 3) {
-        fprintf (stderr, "usage: bridge-test --list | --bench | NAME [CALLS]\n");
+        fprintf (stderr,
+                 "usage: bridge-test --list | --bench | NAME [CALLS]\n");
         return 2;
     }
     if (argc == 3)
