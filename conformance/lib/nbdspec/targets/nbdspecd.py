@@ -50,8 +50,8 @@ class NbdspecdTarget(NbdkitTarget):
         special = special or mode.without
         special = special or mode.content in ("pattern", "sparse", "striped")
         backend = self.backend or "memory"
-        # The sample plugin takes all of its memory at once, modes.py as it is used.
-        special = special or (backend == "python" and mode.size > 1 << 30)
+        # The sample plugin has at least a byte, and takes all of its memory at once.
+        special = special or (backend == "python" and not 0 < mode.size <= 1 << 30)
         if special or len(mode.exports) > 1:
             return self.special(mode, directory)
         if backend == "python":
