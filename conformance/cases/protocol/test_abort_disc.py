@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nbdspec import nbd
-from nbdspec.case import SHOULD, case
+from nbdspec.case import SHOULD, Mode, case
 from nbdspec.nbd import ABORT, ACK
 
 SECTION = "termination"
@@ -47,6 +47,17 @@ def test_odd_arguments(wire, offset, length, flags):
     wire.transmit()
     wire.request(nbd.DISC, offset, length, flags=flags)
     wire.conn.shut()
+    wire.conn.expect_closed("DISC ends the session without a reply")
+
+
+@case("disc.slow-in-flight", req=["TX-DISC-01", "TX-05"], mode=Mode(delay=0.1))
+def test_slow_in_flight(wire):
+    """Requests that the back end is busy with are answered ahead of the end."""
+    wire.transmit()
+    asked = [wire.request(nbd.READ, 4096 * i, 512) for i in range(4)]
+    wire.request(nbd.DISC)
+    for cookie in asked:
+        wire.expect_ok(cookie)
     wire.conn.expect_closed("DISC ends the session without a reply")
 
 

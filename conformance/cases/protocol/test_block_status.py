@@ -179,3 +179,20 @@ def test_million_extents(wire):
     extents = wire.block_status(wire.export.size, 0)[ALLOCATION]
     assert 0 < len(extents) <= 1 << 20, f"{len(extents)} extents in one chunk"
     wire.in_step()
+
+
+@case("status.follows-writes", req=["META-BASE-12", "TX-BLOCKSTATUS-12", "TX-WRITE-04"],
+      needs=f"{HAS} stores writable size>=8M")
+def test_follows_writes(client):
+    """What was just written is data in the map, whatever it was before."""
+    if client.flags & nbd.SEND_WRITE_ZEROES:
+        client.zero(4 * MIB, 0)
+    for at in (0, 65536, MIB, 3 * MIB - 4096):
+        client.pwrite(b"d" * 8192, at)
+        for start, length, status in walk(client, at, at + 8192):
+            assert not status & STATE_ZERO, f"data at {start:#x} is said to be zero"
+            assert not status & STATE_HOLE, f"data at {start:#x} is said to be a hole"
+    for start, length, status in walk(client, 0, 4 * MIB):
+        end = min(start + length, 4 * MIB)
+        if status & STATE_ZERO:
+            assert not any(client.pread(end - start, start)), f"no zeroes at {start:#x}"

@@ -124,7 +124,8 @@ def test_ten_thousand_queries(wire, number):
     wire.in_step()
 
 
-@case("meta.list-records", req=["OPT-META-15", "OPT-META-25"], level=MAY, needs=OFFERED)
+@case("meta.list-records", req=["OPT-META-12", "OPT-META-15", "OPT-META-25"],
+      needs=OFFERED)
 def test_list_records(wire):
     """Whatever LIST names SET can select, unless it is a namespace's record."""
     wire.negotiate_structured()

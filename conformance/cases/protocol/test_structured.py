@@ -125,3 +125,7 @@ def test_flag_by_agreement(wire):
     after = wire.info().flags
     assert not before & nbd.SEND_DF
     assert before | nbd.SEND_DF == after | nbd.SEND_DF
+    if not after & nbd.SEND_DF:
+        wire.go()
+        reply = wire.wait(wire.request(nbd.READ, 0, 512, flags=nbd.DF))
+        assert reply.error, "DF is taken, though SEND_DF is not set"
