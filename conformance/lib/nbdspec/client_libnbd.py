@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 from . import nbd as proto
 from .client import Client, Extents, Refused
 from .relay import Relay
@@ -27,6 +29,9 @@ def handle(server: Server, contexts: tuple[str, ...] = ()):
     h = libnbd.NBD()
     h.set_strict_mode(0)
     h.set_export_name(server.export)
+    if server.always_tls is not None:
+        h.set_tls(libnbd.TLS_REQUIRE)
+        h.set_tls_verify_peer(server.always_tls.verify_mode == ssl.CERT_REQUIRED)
     for context in contexts:
         h.add_meta_context(context)
     return h

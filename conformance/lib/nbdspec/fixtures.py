@@ -77,6 +77,7 @@ def connect(
         chop = Chop(options.target.chop, options.seed)
         conn = server.connect(run.transcript, chop)
         opened.append(Wire(conn, run.findings, server.export))
+        opened[-1].always_tls = server.always_tls
         return opened[-1]
 
     yield more

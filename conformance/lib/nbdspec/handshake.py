@@ -75,6 +75,8 @@ class Handshake:
         self.contexts: dict[int, str] = {}
         self.export = Export()
         self.phase = "connected"
+        #: where a running server is reached by nbds: TLS comes behind the greeting
+        self.always_tls: ssl.SSLContext | None = None
 
     def _named(self, name: Name) -> str | bytes:
         return self.name if name is None else name
@@ -107,6 +109,8 @@ class Handshake:
         with self.conn.timed():
             offered = self.greeting()
         self.client_flags(offered & 3 if flags is None else flags)
+        if self.always_tls is not None:
+            self.starttls(self.always_tls)
         return offered
 
     def starttls(self, context: ssl.SSLContext) -> None:

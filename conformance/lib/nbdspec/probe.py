@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ssl
 
 from . import nbd
 from .profile import Profile
@@ -19,7 +18,9 @@ def open_wire(
     """A connection on which nothing was said yet."""
     notes: list[Finding] = [] if findings is None else findings
     conn = server.connect(transcript or Transcript())
-    return Wire(conn, notes, server.export)
+    wire = Wire(conn, notes, server.export)
+    wire.always_tls = server.always_tls
+    return wire
 
 
 def probe(server: Server) -> Profile:
@@ -39,22 +40,10 @@ def probe(server: Server) -> Profile:
     return profile
 
 
-class Probe(Wire):
-    """Where TLS is a must, it comes right behind the greeting."""
-
-    tls: ssl.SSLContext | None = None
-
-    def greet(self, flags: int | None = None) -> int:
-        offered = super().greet(flags)
-        if self.tls is not None:
-            self.starttls(self.tls)
-        return offered
-
-
 def _ask(server: Server, profile: Profile, question) -> None:
-    wire = Probe(server.connect(Transcript()), [], server.export)
+    wire = open_wire(server)
     if server.mode.tls_mode == "required":
-        wire.tls = server.tls
+        wire.always_tls = server.tls
     try:
         question(wire, profile)
     except Breach:
@@ -115,4 +104,4 @@ def _starttls(wire: Wire, profile: Profile) -> None:
     Wire.greet(wire)
     wire.option(nbd.STARTTLS)
     if wire.final(nbd.STARTTLS)[1].type == nbd.ACK:
-        profile.tls = "required" if getattr(wire, "tls", None) else "offered"
+        profile.tls = "required" if wire.always_tls else "offered"

@@ -66,6 +66,8 @@ class Server:
         self.clock = Clock()
         #: what a client needs for TLS, where the server offers it
         self.tls: ssl.SSLContext | None = None
+        #: TLS that every connection is to have
+        self.always_tls: ssl.SSLContext | None = None
         #: the signal that a case ended it by
         self.ended_by: int | None = None
         #: where the syncs of a server are counted

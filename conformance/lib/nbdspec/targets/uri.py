@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -20,12 +21,14 @@ class Address:
         parts = urlsplit(uri)
         if parts.scheme not in SCHEMES:
             raise UsageError(f"URI {uri}: expected one of " + ", ".join(SCHEMES))
+        query = parse_qs(parts.query)
         self.tls = parts.scheme.startswith("nbds")
+        self.verify = query.get("tls-verify-peer", ["1"]) != ["0"]
         self.export = unquote(parts.path[1:])
         self.unix: Path | None = None
         self.tcp: tuple[str, int] | None = None
         if parts.scheme.endswith("+unix"):
-            where = parse_qs(parts.query).get("socket")
+            where = query.get("socket")
             if not where:
                 raise UsageError(f"URI {uri}: expected socket=PATH")
             self.unix = Path(where[0])
@@ -60,8 +63,20 @@ class UriTarget(Target):
         server = Server(
             mode, None, unix=where.unix, tcp=where.tcp, export=where.export
         )
+        if where.tls:
+            server.always_tls = server.tls = _context(where.verify)
         try:
             server.socket().close()
         except OSError as error:
             raise KitError(f"{self.options.uri}: {error.strerror or error}") from None
         return server
+
+
+def _context(verify: bool) -> ssl.SSLContext:
+    """The system's authorities vouch for the server, unless that is not wanted."""
+    context = ssl.create_default_context()
+    # The name is the host's; what is checked here is who signed the certificate.
+    context.check_hostname = False
+    if not verify:
+        context.verify_mode = ssl.CERT_NONE
+    return context
