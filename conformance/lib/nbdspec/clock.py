@@ -13,7 +13,7 @@ ROUND_TRIPS = 30
 
 #: A server that hung so often will hang again; waiting as long each time tells nothing.
 PATIENCE = 3
-IMPATIENT = 0.25
+IMPATIENT = 0.5
 
 
 class Clock:
