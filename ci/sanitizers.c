@@ -3,7 +3,8 @@
  * Defaults of the sanitizers, for builds with SANITIZE=: linked in, so that
  * they hold however the program is started.  A report ends the program by
  * SIGABRT, which no test can take for a refusal.  Memory that cannot be had is
- * no report: a plugin may ask for too much.
+ * no report: a plugin may ask for too much.  Libraries that tests preload, such
+ * as the counter of syncs, may stand before the sanitizer's own.
  */
 #if defined(__has_feature)
 #define HAS_FEATURE(x) __has_feature (x)
@@ -20,7 +21,7 @@ const char *
 __asan_default_options (void)
 {
     return "abort_on_error=1:detect_stack_use_after_return=1"
-           ":allocator_may_return_null=1";
+           ":allocator_may_return_null=1:verify_asan_link_order=0";
 }
 
 const char *
