@@ -299,10 +299,13 @@ def test_waiting_requests(hosts):
         SOURCE
         + """
 import os, threading
+released = False
 def pwrite(h, buf, offset, flags):
+    global released
     note("in", offset)
-    with builtins.open("go", "rb"):
-        pass
+    if not released:
+        with builtins.open("go", "rb"):
+            released = True
     note("out", offset)
 import builtins
 os.mkfifo("go")

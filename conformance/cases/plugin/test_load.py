@@ -355,7 +355,7 @@ def test_raises(hosts):
 
 
 @case("plugin.load.syntax", req=["PY-LOAD-24"])
-@pytest.mark.parametrize("text", ["def f(:\n", "x = = 1\n", "  x\n", "\0", "'unclosed"])
+@pytest.mark.parametrize("text", ["def f(:\n", "x = = 1\n", "  x\n", "'unclosed"])
 def test_syntax(hosts, text):
     """A syntax error: a message with the file, and status 1."""
     refused(starts(hosts, THREE + text), "p.py")
