@@ -77,7 +77,9 @@ class CommandTarget(Target):
     def _check(self, mode: Mode) -> None:
         """What a command line cannot say it cannot do."""
         no_odd_ways(mode, "--cmd")
-        if mode.tls or mode.fail or mode.delay or mode.simple or mode.readonly:
+        if mode.tls or mode.fail or mode.delay or mode.simple or mode.syncs:
+            raise CannotDo(f"--cmd has no place for: {mode.describe()}")
+        if mode.readonly:
             raise CannotDo(f"--cmd has no place for: {mode.describe()}")
         if len(mode.exports) > 1 or (mode.exports and "export" not in self._places):
             raise CannotDo("--cmd has no place for these exports")

@@ -73,6 +73,8 @@ class QemuStorageDaemonTarget(Target):
 
     def start(self, mode: Mode) -> Server:
         _no_trouble(mode, self.name)
+        if mode.syncs:
+            raise CannotDo("the kit does not count qemu-storage-daemon's syncs")
         directory = scratch()
         unix, tcp = None, None
         argv = [self.program]
