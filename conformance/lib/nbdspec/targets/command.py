@@ -77,9 +77,8 @@ class CommandTarget(Target):
     def _check(self, mode: Mode) -> None:
         """What a command line cannot say it cannot do."""
         no_odd_ways(mode, "--cmd")
-        if mode.tls or mode.fail or mode.delay or mode.simple or mode.syncs:
-            raise CannotDo(f"--cmd has no place for: {mode.describe()}")
-        if mode.readonly:
+        special = mode.tls or mode.fail or mode.delay or mode.simple
+        if special or mode.syncs or mode.readonly:
             raise CannotDo(f"--cmd has no place for: {mode.describe()}")
         if len(mode.exports) > 1 or (mode.exports and "export" not in self._places):
             raise CannotDo("--cmd has no place for these exports")
