@@ -205,7 +205,7 @@ run-check-all: $(BRIDGE_TEST)
 	$(KIT_PYTHON) ci/fuzz/sweep
 	$(NBDSPEC) server --slow --quiet
 	$(NBDSPEC) server --slow --quiet --section plugin
-	$(MAKE) run-mutants
+	$(MAKE) run-mutants ARGS='--every 12'
 	$(KIT_PYTHON) -m pytest -n $(shell nproc) $(TESTS) $(ARGS)
 
 run-bench:

@@ -43,10 +43,13 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a glob; else all")
     parser.add_argument("--check", action="store_true", help="only that they apply")
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="a sample: each Nth by name"
+    )
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args(argv)
     try:
-        wanted = _select(arguments.names)
+        wanted = _select(arguments.names)[:: max(arguments.every, 1)]
         problems = check(wanted)
         if problems or arguments.check:
             for problem in problems:
