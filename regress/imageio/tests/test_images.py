@@ -251,6 +251,9 @@ def test_a_client_that_hangs_up_in_the_body(
     client.put(DATA)
     with socket.create_connection((client.remote.host, client.remote.port)) as s:
         s.sendall(b"PUT /images/image HTTP/1.1\r\nContent-Length: 9\r\n\r\nfive.")
+        s.shutdown(socket.SHUT_WR)
+        while s.recv(4096):  # until the daemon has noticed and closed as well
+            pass
     assert client.ask("PATCH", body={"op": "flush"}).status == 200
     assert "4 bytes before the body's end" in client.daemon.stop()
 
