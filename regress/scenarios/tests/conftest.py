@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "regress"))
 sys.path.insert(0, str(ROOT / "conformance" / "lib"))
+
+# What a shell starts behind it ignores the interrupt, and so would all that the
+# tests start and then interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
