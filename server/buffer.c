@@ -4,10 +4,11 @@
  *
  * Memory comes in classes, each four times the one below, and is mapped, not
  * malloc'ed, from 128 KiB up, so that what the pool gives up goes back to the
- * system.  The pool keeps at most KEEP_BYTES of unused memory.  A struct
- * buffer itself is never freed while the server runs: its owner can only be
- * let go of under the GIL, which the pool does not know.  There are never more
- * of them than there were requests at once.
+ * system.  The pool keeps at most KEEP_BYTES of unused memory, of the classes
+ * that were asked for last: a few large requests must not leave the small ones
+ * without a pool.  A struct buffer itself is never freed while the server runs:
+ * its owner can only be let go of under the GIL, which the pool does not know.
+ * There are never more of them than there were requests at once.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -28,7 +29,8 @@
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct buffer *pool[N_CLASSES]; /* with memory of that class */
 static struct buffer *bare;            /* without memory */
-static size_t kept;
+static size_t kept;                    /* bytes in pool */
+static uint64_t gets, last_get[N_CLASSES];
 
 static unsigned
 class_of (size_t len)
@@ -36,7 +38,7 @@ class_of (size_t len)
     unsigned class = 0;
 
     while (class < N_CLASSES - 1 && PAGE << (2 * class) < len)
-        class++;
+        class ++;
     return class;
 }
 
@@ -81,6 +83,13 @@ pop (struct buffer **list)
     return b;
 }
 
+static void
+push (struct buffer **list, struct buffer *b)
+{
+    b->next = *list;
+    *list = b;
+}
+
 struct buffer *
 buffer_get (size_t len)
 {
@@ -91,6 +100,7 @@ buffer_get (size_t len)
         return NULL;
     {
         SCOPED_LOCK (&pool_lock);
+        last_get[class] = ++gets;
         b = pop (&pool[class]);
         if (b) {
             kept -= b->capacity;
@@ -109,32 +119,62 @@ buffer_get (size_t len)
     return b;
 }
 
+/* With pool_lock held: a buffer of the class that was asked for longest ago,
+ * and longer ago than class MINE.  NULL: there is none. */
+static struct buffer *
+least_wanted (unsigned mine)
+{
+    unsigned least = mine;
+
+    for (unsigned i = 0; i < N_CLASSES; i++)
+        if (pool[i] && last_get[i] < last_get[least])
+            least = i;
+    return least == mine ? NULL : pop (&pool[least]);
+}
+
+/* With pool_lock held: B into the pool.  Returns the buffers whose memory the
+ * pool has no room for. */
+static struct buffer *
+keep (struct buffer *b)
+{
+    unsigned class = class_of (b->capacity);
+    struct buffer *surplus = NULL, *other;
+
+    if (!b->data || b->capacity > KEEP_BYTES) {
+        push (&surplus, b);
+        return surplus;
+    }
+    while (kept + b->capacity > KEEP_BYTES && (other = least_wanted (class))) {
+        kept -= other->capacity;
+        push (&surplus, other);
+    }
+    if (kept + b->capacity > KEEP_BYTES) {
+        push (&surplus, b);
+    } else {
+        kept += b->capacity;
+        push (&pool[class], b);
+    }
+    return surplus;
+}
+
 void
 buffer_put (struct buffer *b)
 {
-    uint8_t *surplus = NULL;
-    size_t capacity;
+    struct buffer *surplus;
 
     if (!b)
         return;
-    capacity = b->capacity;
     {
         SCOPED_LOCK (&pool_lock);
-        if (b->data && kept + capacity <= KEEP_BYTES) {
-            struct buffer **list = &pool[class_of (capacity)];
-
-            kept += capacity;
-            b->next = *list;
-            *list = b;
-        } else {
-            surplus = b->data;
-            b->data = NULL;
-            b->capacity = 0;
-            b->next = bare;
-            bare = b;
-        }
+        surplus = keep (b);
     }
-    buffer_memory_free (surplus, capacity);
+    while ((b = pop (&surplus))) {
+        buffer_memory_free (b->data, b->capacity);
+        b->data = NULL;
+        b->capacity = 0;
+        SCOPED_LOCK (&pool_lock);
+        push (&bare, b);
+    }
 }
 
 uint8_t *

@@ -12,32 +12,37 @@
 #include "pace.h"
 
 #define SUSPECT_NS 20000 /* longer than this: look closer at the next ones */
-#define LONG_US 100      /* of processor time: bring in others anyway */
+#define LONG_NS 1000000  /* of processor time: bring in others anyway */
 #define MEMORY 64        /* quick callbacks until blocking ones are forgotten */
 
 static atomic_int blocking; /* MEMORY after a blocking callback, counts down */
 static atomic_int suspect;
 
-int64_t
-pace_now (void)
+static int64_t
+read_clock (clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime (CLOCK_MONOTONIC, &t);
+    clock_gettime (clock, &t);
     return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+int64_t
+pace_now (void)
+{
+    return read_clock (CLOCK_MONOTONIC);
+}
+
 /* How often this thread has given up the processor by itself, and how long it
- * has had it. */
+ * has had it: not from getrusage, whose times are exact to a tick only. */
 static void
-ask_kernel (long *switches, int64_t *cpu_us)
+ask_kernel (long *switches, int64_t *cpu_ns)
 {
     struct rusage u;
 
     getrusage (RUSAGE_THREAD, &u);
     *switches = u.ru_nvcsw;
-    *cpu_us = (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * INT64_C (1000000)
-              + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
+    *cpu_ns = read_clock (CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void
@@ -54,7 +59,7 @@ pace_begin (struct pace *p, int64_t now)
 {
     p->asked = atomic_load_explicit (&suspect, memory_order_relaxed) > 0;
     if (p->asked)
-        ask_kernel (&p->switches, &p->cpu_us);
+        ask_kernel (&p->switches, &p->cpu_ns);
     p->begun = now;
 }
 
@@ -63,10 +68,10 @@ static bool
 was_blocking (const struct pace *p)
 {
     long switches;
-    int64_t cpu_us;
+    int64_t cpu_ns;
 
-    ask_kernel (&switches, &cpu_us);
-    return switches > p->switches || cpu_us - p->cpu_us > LONG_US;
+    ask_kernel (&switches, &cpu_ns);
+    return switches > p->switches || cpu_ns - p->cpu_ns > LONG_NS;
 }
 
 int64_t

@@ -15,7 +15,7 @@ struct pace {
     int64_t begun; /* CLOCK_MONOTONIC, ns */
     bool asked;    /* are these known? */
     long switches; /* voluntary context switches of the thread */
-    int64_t cpu_us;
+    int64_t cpu_ns;
 };
 void pace_begin (struct pace *p, int64_t now);
 int64_t pace_end (struct pace *p); /* returns the time, as pace_now */
