@@ -38,7 +38,7 @@ class_of (size_t len)
     unsigned class = 0;
 
     while (class < N_CLASSES - 1 && PAGE << (2 * class) < len)
-        class ++;
+        class++;
     return class;
 }
 
