@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,8 +43,8 @@ CHECKED = (
 def variant(name: str, columns: tuple[str, ...] = (VIEW, ARRAY, NBDKIT), **params: (
     object
 )) -> Row:
-    """Beside the main thing: fewer servers, fewer runs."""
-    settings = {"columns": columns, "warm_up": False, "repeat": 2} | params
+    """Beside the main thing: fewer servers, and unless --full less data, once."""
+    settings = {"columns": columns, "warm_up": False, "variant": True} | params
     return Row(name, "s", settings, less_is_better=True)
 
 
@@ -52,10 +53,14 @@ ROWS = (
     Row(
         "convert, malloc checked",
         "s",
-        {"checked": True, "columns": (VIEW, ARRAY, BYTES, NBDKIT, COPIES)},
+        {
+            "checked": True,
+            "warm_up": False,
+            "columns": (VIEW, ARRAY, BYTES, NBDKIT, COPIES),
+        },
         less_is_better=True,
     ),
-    variant("convert, server with -v", verbose=True),
+    variant("convert, server with -v", verbose=True, whole=True),
     variant("convert over TCP", tcp=True),
     variant("nbdcopy", client="nbdcopy"),
     variant("convert, all zeroes", image="zeroes"),
@@ -76,7 +81,8 @@ class Scenario:
         "-n`, to a server started for each run; the back end `null` is the least that "
         "nbdspecd can do, and the limit a C program that only receives. Times are "
         "those of the client, as `time` prints them. Then the same under a malloc that "
-        "checks, and what else the thread spoke of: other clients, images and plugins."
+        "checks, and what else the thread spoke of: -v, TCP, other clients, images and "
+        "plugins; these with a quarter of the data, and once, unless `--full` is given."
     )
     repeat = (3, 15)
     columns = (
@@ -103,7 +109,13 @@ class Scenario:
 
     def rows(self, options: Options) -> list[Row]:
         self.options, self.size = options, options.data or SIZE
-        return list(ROWS)
+        return list(ROWS) if options.full else [self._shortened(row) for row in ROWS]
+
+    def _shortened(self, row: Row) -> Row:
+        if "variant" not in row.params:
+            return row
+        size = self.size if row.params.get("whole") else self.size // 4
+        return replace(row, params=row.params | {"repeat": 1, "size": size})
 
     def finish(self) -> None:
         if self._memory:
@@ -134,38 +146,43 @@ class Scenario:
 
     def _back_end(self, row: Row, column: Column) -> tuple[str, ...]:
         if column.name == NULL:
-            return ("null", str(self.size))
+            return ("null", str(self._size(row)))
         to = "copy" if column.name == COPIES else row.params.get("to")
         if to is None:
             return ("python", str(PYPLUGINS / "zero.py"))
         words = ("python", str(SCENARIOS / "plugins" / "sink.py"))
-        words += (f"to={to}", f"size={self.size}")
+        words += (f"to={to}", f"size={self._size(row)}")
         if to in ("file", "pwrite"):
-            words += (f"file={self._file()}",)
+            words += (f"file={self._file(self._size(row))}",)
         return words
 
-    def _file(self) -> Path:
+    def _size(self, row: Row) -> int:
+        size: int = row.params.get("size", self.size)
+        return size
+
+    def _file(self, size: int) -> Path:
         """What a plugin writes to; its blocks are there before anything is measured."""
         if self._memory is None:
-            self._memory = places.in_memory(self.size)
+            self._memory = places.in_memory(size)
         path = Path(self._memory.name) / "file"
         if not path.exists():
-            fill(path, self.size, b"F" * (1 << 20))
+            fill(path, size, b"F" * (1 << 20))
         return path
 
     # The client
 
-    def _image(self, kind: str) -> Path:
-        path = self.options.directory / f"{kind}.img"
+    def _image(self, kind: str, size: int) -> Path:
+        path = self.options.directory / f"{kind}-{size}.img"
         if not path.exists():
-            places.need(path.parent, self.size)
-            fill(path, self.size, PATTERNS[kind]())
+            places.need(path.parent, size)
+            fill(path, size, PATTERNS[kind]())
         return path
 
     def sample(
         self, row: Row, column: Column, server: Server, options: Options
     ) -> Sample:
-        source = str(self._image(row.params.get("image", "U")))
+        size = self._size(row)
+        source = str(self._image(row.params.get("image", "U"), size))
         command = ["qemu-img", "convert", "-p", "-f", "raw", "-O", "raw", "-n"]
         if row.params.get("client") == "nbdcopy":
             command = ["nbdcopy", "-p"]
@@ -174,7 +191,7 @@ class Scenario:
         used = server.usage().since(before)
         return Sample(
             value=cost.real,
-            requests=self.size >> 21,  # qemu-img writes 2 MiB at once
+            requests=size >> 21,  # qemu-img writes 2 MiB at once
             real=cost.real,
             client_user=cost.user,
             client_system=cost.system,
