@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -126,3 +128,21 @@ def test_survivor_is_told(tmp_path: Path) -> None:
     assert survived(mutant, {"a.b": ("PASS", "")}) == ["a.b: PASS, has to fail"]
     assert "without the words" in survived(mutant, {"a.b": ("FAIL", "other")})[0]
     assert survived(mutant, {}) == ["a.b: N/A, has to fail"]
+
+
+def test_judge_that_ends_is_told(tmp_path: Path) -> None:
+    """One that is killed, or cannot go on, leaves the others their results."""
+
+    def killed() -> tuple[list[str], list[str]]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return [], []
+
+    def stuck() -> tuple[list[str], list[str]]:
+        raise BadFile("no such thing")
+
+    task = mutants_run.Task
+    tasks = [task("a", killed), task("b", stuck), task("c c", lambda: (["x"], []))]
+    found = {t.name: result for t, result in mutants_run._all(tasks, 2, tmp_path)}
+    assert "ended with status 9" in found["a"][1][0]
+    assert found["b"][1] == ["no such thing"]
+    assert found["c c"] == (["x"], [])

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """make mutants: builds each mutant and demands that its cases notice.
 
-A mutant is the bundled server with one patch; only what the patch touches is compiled.
-Builds and runs of several mutants overlap. Every case that a patch names has to fail,
-with the patch's words in its message; all of them have to pass on the clean server.
+A mutant is the bundled server with one patch. Every case that a patch names has to
+fail, with the patch's words in its message; all of them have to pass on the clean
+server. Each mutant is built and judged by a process of its own, forked when everything
+is imported; a few of them run at once, as most of the time is waiting.
 """
 
 from __future__ import annotations
@@ -12,31 +13,37 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+import traceback
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Callable
 
-from . import HOME, known, ledger
+from . import known, ledger, pki, syncs
 from .collect import load_all
 from .errors import BadFile, KitError
 from .mutants import Mutant, load
-from .patching import apply, parse
+from .mutants_build import TREE, Builder, patched
+from .targets.base import CannotDo
 
-TREE = HOME.parent
-#: What the server's build reads.
-SOURCES = ("Makefile", "server", "ci", "conformance/lib/nbdspec/version.py")
 #: A mutant may hang its cases; each of them has its own limit long before.
 LIMIT = 300
+#: So many at once for each core.
+EACH_CORE = 2
+
+Found = dict[str, tuple[str, str]]
 
 
 @dataclass
-class Verdict:
-    mutant: str
-    problems: list[str]
-    seconds: float
+class Task:
+    """Something to be judged: lines that tell about it, and what is wrong."""
+
+    name: str
+    work: Callable[[], tuple[list[str], list[str]]]
+    start: float = 0.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,7 +53,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--every", type=int, default=1, metavar="N", help="a sample: each Nth by name"
     )
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="cases that the patch does not name; those that fail are shown",
+    )
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--jobs", type=int, default=cores * EACH_CORE)
     arguments = parser.parse_args(argv)
     try:
         wanted = _select(arguments.names)[:: max(arguments.every, 1)]
@@ -56,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
                 print(problem)
             print(f"{len(wanted)} mutants, {len(problems)} problems")
             return 1 if problems else 0
-        return _run(wanted, arguments.jobs)
+        return _run(wanted, max(1, arguments.jobs), arguments.also)
     except BadFile as error:
         print(f"mutants: {error}", file=sys.stderr)
         return 1
@@ -92,130 +107,158 @@ def check(mutants: list[Mutant]) -> list[str]:
     return problems
 
 
-def patched(mutant: Mutant) -> dict[str, str]:
-    """File -> its text with the patch applied."""
-    where = mutant.path.name
-    texts = {}
-    for name, hunks in parse(mutant.diff, where).items():
-        path = TREE / name
-        if not path.exists():
-            raise BadFile(f"{where}: {name} is not there any more")
-        texts[name] = apply(path.read_text("utf-8"), hunks, f"{where}: {name}")
-    return texts
-
-
-# Building
-
-
-class Builder:
-    """A built copy of the tree, which each mutant starts from."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._base = directory / "base"
-
-    def build_base(self) -> Path:
-        """Brings the copy up to date; what did not change is not compiled again."""
-        self._base.mkdir(parents=True, exist_ok=True)
-        for name in SOURCES:
-            _copy_newer(TREE / name, self._base / name)
-        return self._make(self._base)
-
-    def build(self, mutant: Mutant) -> Path:
-        place = self._directory / "work" / mutant.name
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(self._base, place, symlinks=True)
-        for name, text in patched(mutant).items():
-            (place / name).write_text(text)
-        return self._make(place)
-
-    def done(self, mutant: Mutant) -> None:
-        shutil.rmtree(self._directory / "work" / mutant.name, ignore_errors=True)
-
-    def _make(self, place: Path) -> Path:
-        env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
-        target = "build/nbdspecd"
-        done = subprocess.run(
-            ["make", "-s", "SETUP=no", target],
-            cwd=place,
-            env=env,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode != 0:
-            lines = [line for line in done.stderr.splitlines() if "error" in line]
-            raise KitError("does not compile: " + (lines or [done.stderr[-300:]])[0])
-        return place / target
-
-
-def _copy_newer(source: Path, target: Path) -> None:
-    """Copies what is newer or gone, keeping times, so that make sees what changed."""
-    if source.is_dir():
-        target.mkdir(parents=True, exist_ok=True)
-        names = {entry.name for entry in source.iterdir()}
-        for entry in target.iterdir():
-            if entry.name not in names:
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        for name in names - {"__pycache__"}:
-            _copy_newer(source / name, target / name)
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists() or target.stat().st_mtime_ns != source.stat().st_mtime_ns:
-        shutil.copy2(source, target)
-
-
 # Running
 
 
-def _run(mutants: list[Mutant], jobs: int) -> int:
+def _run(mutants: list[Mutant], jobs: int, also: list[str]) -> int:
     directory = TREE / "build" / "mutants"
     builder = Builder(directory)
-    start = time.monotonic()
+    start, spent = time.monotonic(), os.times()
     clean = builder.build_base()
-    named = sorted({id for mutant in mutants for id, _ in mutant.kills})
-    problems = _clean(clean, named, directory)
-    for problem in problems:
-        print(f"clean server: {problem}")
-    survived = 0
-    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        for verdict in pool.map(lambda m: _one(m, builder, directory), mutants):
-            word = "alive " if verdict.problems else "killed"
-            survived += bool(verdict.problems)
-            print(f"{word} {verdict.mutant} ({verdict.seconds:.1f} s)", flush=True)
-            for problem in verdict.problems:
-                print(f"       {problem}", flush=True)
-    seconds = time.monotonic() - start
-    killed = len(mutants) - survived
-    print(f"{killed} of {len(mutants)} mutants killed; {seconds:.1f} s")
-    return 1 if survived or problems else 0
+    _prepare()
+    named = {id for mutant in mutants for id, _ in mutant.kills}
+    tasks = [
+        Task(f"clean {stem}", lambda s=stem, i=ids: _clean(clean, i, directory, s))
+        for stem, ids in _by_file(named).items()
+    ]
+    tasks += [
+        Task(m.name, lambda m=m: _one(m, builder, directory, also)) for m in mutants
+    ]
+    bad = []
+    for task, (told, problems) in _all(tasks, jobs, directory / "out"):
+        word = "alive " if problems else "killed"
+        if task.name.startswith("clean "):
+            word = "failed" if problems else "passed"
+        seconds = time.monotonic() - task.start
+        print(f"{word} {task.name} ({seconds:.1f} s)")
+        for line in problems + told:
+            print(f"       {line}")
+        sys.stdout.flush()
+        if problems:
+            bad.append(task.name)
+    seconds, now = time.monotonic() - start, os.times()
+    survived = sum(not name.startswith("clean ") for name in bad)
+    cpu = now.children_user + now.children_system + now.user + now.system
+    cpu -= spent.children_user + spent.children_system + spent.user + spent.system
+    print(
+        f"{len(mutants) - survived} of {len(mutants)} mutants killed;"
+        f" {seconds:.1f} s, {cpu:.1f} s of processors"
+    )
+    if bad:
+        print(f"not as it has to be: {', '.join(bad)}")
+    return 1 if bad else 0
 
 
-def _clean(program: Path, named: list[str], directory: Path) -> list[str]:
+def _prepare() -> None:
+    """What each process would import or make for itself."""
+    import hypothesis  # noqa: F401
+
+    from . import cmd_server, plugin, runner  # noqa: F401
+
+    for make in (pki.directory, syncs.library):
+        try:
+            make()
+        except CannotDo:
+            continue
+
+
+def _all(tasks: list[Task], jobs: int, out: Path):
+    """Each task with its result, as they end."""
+    out.mkdir(parents=True, exist_ok=True)
+    waiting, running = list(reversed(tasks)), {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                task = waiting.pop()
+                task.start = time.monotonic()
+                running[_fork(task, out)] = task
+            pid, status = os.wait()
+            if pid in running:
+                yield running[pid], _result(running.pop(pid), status, out)
+    finally:
+        for pid in running:
+            os.kill(pid, signal.SIGKILL)
+
+
+def _fork(task: Task, out: Path) -> int:
+    """The servers of the process end with it."""
+    path = _path(task, out)
+    path.unlink(missing_ok=True)
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    signal.alarm(LIMIT)
+    status = 1
+    with path.with_suffix(".log").open("w") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try:
+        try:
+            result = task.work()
+        except KitError as error:
+            result = ([], [str(error)])
+        path.write_text(json.dumps(result))
+        status = 0
+    finally:  # whatever happened, this is no second runner
+        if status:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _path(task: Task, out: Path) -> Path:
+    return out / f"{task.name.replace(' ', '.')}.result"
+
+
+def _result(task: Task, status: int, out: Path) -> tuple[list[str], list[str]]:
+    path = _path(task, out)
+    if status or not path.exists():
+        log = path.with_suffix(".log").read_text("utf-8", "replace").strip()
+        return [], [f"its process ended with status {status}: {log[-300:]}"]
+    told, problems = json.loads(path.read_text())
+    return told, problems
+
+
+def _by_file(ids: set[str]) -> dict[str, list[str]]:
+    """The cases of each file, which run together."""
+    table: dict[str, list[str]] = defaultdict(list)
+    cases = load_all()
+    for id in sorted(ids):
+        path = Path(cases[id.partition("[")[0]][0].file)
+        table[f"{path.parent.name}.{path.stem}"].append(id)
+    return table
+
+
+def _clean(
+    program: Path, ids: list[str], directory: Path, stem: str
+) -> tuple[list[str], list[str]]:
     """On the server as it is, each of the cases has to run, and to pass."""
-    found = _cases(program, named, directory / "clean.json")
+    found = _cases(program, ids, directory / "out" / f"clean.{stem}.json")
     problems = []
-    for id in named:
+    for id in ids:
         verdict, message = found.get(id, ("N/A", "was not run"))
         if verdict in ("FAIL", "WARN", "STALE", "N/A"):
             problems.append(f"{id}: {verdict} {message.splitlines()[:1]}")
-    return problems
+    return [], problems
 
 
-def _one(mutant: Mutant, builder: Builder, directory: Path) -> Verdict:
-    start = time.monotonic()
+def _one(
+    mutant: Mutant, builder: Builder, directory: Path, also: list[str]
+) -> tuple[list[str], list[str]]:
     try:
         program = builder.build(mutant)
         out = directory / "out" / f"{mutant.name}.json"
-        found = _cases(program, [id for id, _ in mutant.kills], out)
-        problems = _survived(mutant, found)
-    except KitError as error:
-        problems = [str(error)]
+        named = [id for id, _ in mutant.kills]
+        found = _cases(program, named + also, out)
+        told = _noticed(set(named), found) if also else []
+        return told, _survived(mutant, found)
     finally:
         builder.done(mutant)
-    return Verdict(mutant.name, problems, time.monotonic() - start)
 
 
-def _survived(mutant: Mutant, found: dict[str, tuple[str, str]]) -> list[str]:
+def _survived(mutant: Mutant, found: Found) -> list[str]:
     problems = []
     for id, words in mutant.kills:
         verdict, message = found.get(id, ("N/A", "was not run"))
@@ -227,23 +270,33 @@ def _survived(mutant: Mutant, found: dict[str, tuple[str, str]]) -> list[str]:
     return problems
 
 
-def _cases(program: Path, ids: list[str], out: Path) -> dict[str, tuple[str, str]]:
+def _noticed(named: set[str], found: Found) -> list[str]:
+    """The other cases that failed, and what they say."""
+    return [
+        f"{id}: {verdict} {' / '.join(message.splitlines()[:4])}"
+        for id, (verdict, message) in found.items()
+        if verdict in ("FAIL", "WARN") and id not in named and not id.endswith("]")
+    ]
+
+
+def _cases(program: Path, ids: list[str], out: Path) -> Found:
     """Case or case[variant] -> its verdict and all that it says."""
-    out.parent.mkdir(parents=True, exist_ok=True)
+    from . import cli
+
     out.unlink(missing_ok=True)
-    argv = [sys.executable, "-m", "nbdspec", "server", "--target", "nbdspecd"]
-    argv += ["--json", str(out), "--known", "none", "--record", "none", "--jobs", "1"]
-    argv += ["--slow", "--replay-dir", str(out.with_suffix("")), "-q"]
+    argv = ["server", "--target", "nbdspecd", "--json", str(out), "--known", "none"]
+    argv += ["--record", "none", "--jobs", "1", "--slow", "-q"]
+    argv += ["--replay-dir", str(out.with_suffix(""))]
     for id in ids:
         argv += ["--case", id]
-    env = dict(os.environ, NBDSPECD=str(program))
-    done = subprocess.run(
-        argv, env=env, capture_output=True, text=True, timeout=LIMIT, check=False
-    )
+    os.environ["NBDSPECD"] = str(program)
+    os.environ["NBDSPEC_CASES"] = os.pathsep.join(_files(ids))
+    os.environ["NBDSPEC_CASES_ONLY"] = "1"
+    status = cli.main(argv)
     shutil.rmtree(out.with_suffix(""), ignore_errors=True)
     if not out.exists() or not out.read_text():
-        raise KitError(f"no result: {done.stderr.strip()[-300:]}")
-    found: dict[str, tuple[str, str]] = {}
+        raise KitError(f"no result; status {status}")
+    found: Found = {}
     for case in json.loads(out.read_text())["cases"]:
         runs = case["variants"]
         words = "\n".join(run["message"] for run in runs)
@@ -258,6 +311,18 @@ def _cases(program: Path, ids: list[str], out: Path) -> dict[str, tuple[str, str
             if verdict == "PASS":
                 found[name] = end
     return found
+
+
+def _files(globs: list[str]) -> list[str]:
+    """Where the cases are: pytest reads no other files."""
+    return sorted(
+        {
+            entry.file
+            for id, entries in load_all().items()
+            for entry in entries
+            if any(known.glob(id, name.partition("[")[0]) for name in globs)
+        }
+    )
 
 
 if __name__ == "__main__":
