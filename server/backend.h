@@ -72,6 +72,8 @@ struct backend {
 
     /* pread gets no buffer and sets io->data. */
     bool reads_in_place;
+    /* Its functions call those of a script that are defined; see stats.h. */
+    bool runs_scripts;
 
     /* Start-up and end, on the main thread, in this order.  `config' gets the
      * words after the back end's name; `dump' prints key=value lines. */

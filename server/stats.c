@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend.h"
 #include "cleanup.h"
 #include "config.h"
 #include "log.h"
@@ -52,6 +53,13 @@ add_with_max (atomic_int *counter, atomic_int *max, int n)
 
 void
 stats_callback (enum stats_callback which)
+{
+    if (!backend->runs_scripts)
+        add (&callbacks[which], 1);
+}
+
+void
+stats_script_call (enum stats_callback which)
 {
     add (&callbacks[which], 1);
 }
@@ -118,7 +126,7 @@ print_all (FILE *f)
     print_counter (f, "requests", &requests);
     fprintf (f, "  \"in_flight_max\": %d,\n  \"callbacks\": {",
              in_flight_max);
-    for (int i = 0; i < N_STATS_CALLBACKS; i++) {
+    for (int i = COUNT_NONE + 1; i < N_STATS_CALLBACKS; i++) {
         if (callbacks[i] == 0)
             continue;
         fprintf (f, "%s\"%s\": %llu", comma, callback_names[i],

@@ -10,6 +10,7 @@
 
 /* Back-end callbacks, as counted under "callbacks". */
 enum stats_callback {
+    COUNT_NONE, /* what is not counted */
     COUNT_PRECONNECT,
     COUNT_LIST_EXPORTS,
     COUNT_DEFAULT_EXPORT,
@@ -25,7 +26,11 @@ enum stats_callback {
     N_STATS_CALLBACKS
 };
 
+/* The engine calls a back end's function. */
 void stats_callback (enum stats_callback which);
+/* The bridge calls a script's: of its calls only these count, for what a
+ * script does not define is not called. */
+void stats_script_call (enum stats_callback which);
 
 void stats_received (uint64_t bytes);
 void stats_sent (uint64_t bytes);

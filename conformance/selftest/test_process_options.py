@@ -16,6 +16,7 @@ from server_process import (
     ABORT,
     ACK,
     GUARD,
+    LIST,
     NBDSPECD,
     READ,
     Client,
@@ -627,6 +628,51 @@ def test_stats_are_written(place: Path) -> None:
         assert s.stop() == 0
     stats = json.loads((place / "stats").read_text())
     assert stats["callbacks"]["pread"] == 1
+
+
+CONTROL = """
+def preconnect(readonly): pass
+def list_exports(readonly, is_tls): return [""]
+def default_export(readonly, is_tls): return ""
+def close(h): pass
+"""
+
+
+@needs_python
+@pytest.mark.parametrize(
+    "more, counted",
+    [
+        ("", {"open": 1, "pread": 1}),
+        (
+            CONTROL,
+            {
+                "preconnect": 1,
+                "list_exports": 1,
+                "default_export": 1,
+                "open": 1,
+                "close": 1,
+                "pread": 1,
+            },
+        ),
+    ],
+    ids=["undefined", "defined"],
+)
+def test_stats_count_what_the_script_defines(
+    more: str, counted: dict[str, int], place: Path
+) -> None:
+    script = place / "plugin.py"
+    script.write_text(PLUGIN + more)
+    stats = place / "stats"
+    with Server(place, "--stats", str(stats), "python", str(script)) as s:
+        with Client(s.socket) as c:
+            c.greet()
+            c.option(LIST)
+            while c.reply()[1] != ACK:
+                pass
+            c.go()
+            assert c.read(0, 512) == b"p" * 512
+        assert s.stop() == 0
+    assert json.loads(stats.read_text())["callbacks"] == counted
 
 
 def test_mask_handshake(place: Path) -> None:

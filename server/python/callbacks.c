@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../log.h"
+#include "../stats.h"
 
 #define MAX_ARGUMENTS 4
 
@@ -53,6 +54,21 @@ static const struct {
     [CB_ZERO] = { "zero", "hcom", "hcof" },
     [CB_CACHE] = { "cache", "hcof", "hcof" },
     [CB_EXTENTS] = { "extents", "hcof", "hcof" },
+};
+
+static const enum stats_callback counters[N_CALLBACKS] = {
+    [CB_PRECONNECT] = COUNT_PRECONNECT,
+    [CB_LIST_EXPORTS] = COUNT_LIST_EXPORTS,
+    [CB_DEFAULT_EXPORT] = COUNT_DEFAULT_EXPORT,
+    [CB_OPEN] = COUNT_OPEN,
+    [CB_CLOSE] = COUNT_CLOSE,
+    [CB_PREAD] = COUNT_PREAD,
+    [CB_PWRITE] = COUNT_PWRITE,
+    [CB_FLUSH] = COUNT_FLUSH,
+    [CB_TRIM] = COUNT_TRIM,
+    [CB_ZERO] = COUNT_ZERO,
+    [CB_CACHE] = COUNT_CACHE,
+    [CB_EXTENTS] = COUNT_EXTENTS,
 };
 
 static PyObject *interned[N_CALLBACKS];
@@ -180,9 +196,11 @@ callback_call (enum callback cb, const struct arguments *a)
         if (!args[n])
             break;
     }
-    if (!letters[n])
+    if (!letters[n]) {
+        stats_script_call (counters[cb]);
         result = PyObject_Vectorcall (
             f, args, n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
     while (n > 0)
         Py_DECREF (args[--n]);
     if (__builtin_expect (interp_forked, 0))

@@ -238,6 +238,7 @@ python_help (int argc, char **argv)
 
 const struct backend backend_python = {
     .name = "python",
+    .runs_scripts = true,
     .config = python_config,
     .config_complete = python_config_complete,
     .thread_model = python_thread_model,
