@@ -7,8 +7,9 @@ import pytest
 
 from nbdspec import nbd
 from nbdspec.case import case
-from nbdspec.nbd import ERR_PLATFORM, ERR_UNKNOWN
+from nbdspec.nbd import ERR_UNKNOWN
 from nbdspec.payloads import go_payload, pattern
+from nbdspec.sources import DATA, REQUIRED
 from nbdspec.verdict import Closed
 
 SECTION = "plugin.results"
@@ -23,9 +24,6 @@ BOOLEANS = {
     "can_multi_conn": nbd.CAN_MULTI_CONN,
     "is_rotational": nbd.ROTATIONAL,
 }
-ALL = "".join(
-    f"def {name}(h, *args): pass\n" for name in "pwrite flush trim zero cache".split()
-)
 
 
 def flags_of(hosts, source: str, **how) -> int:
@@ -48,7 +46,7 @@ def refused(hosts, source: str, **how):
 @pytest.mark.parametrize("name", BOOLEANS)
 def test_booleans(hosts, api, name, value):
     """True offers the capability, False does not."""
-    flags = flags_of(hosts, ALL + f"def {name}(h): return {value}\n", api=api)
+    flags = flags_of(hosts, DATA + f"def {name}(h): return {value}\n", api=api)
     offered = bool(flags & BOOLEANS[name])
     assert offered == (value if name != "can_write" else not value)
 
@@ -73,7 +71,7 @@ ODD = {
 @pytest.mark.parametrize("value", ODD)
 def test_superset_truth(hosts, value):
     """What is no bool counts by Python's truth."""
-    source = ALL + f"def can_multi_conn(h): return {value}\n"
+    source = DATA + f"def can_multi_conn(h): return {value}\n"
     flags = flags_of(hosts, source)
     assert bool(flags & nbd.CAN_MULTI_CONN) == ODD[value], nbd.flag_names(flags)
 
@@ -98,7 +96,7 @@ def can_multi_conn(h): return "yes"
 @pytest.mark.parametrize("name", BOOLEANS)
 def test_truth_raises(hosts, name):
     """A result whose truth cannot be told refuses the export, or counts as false."""
-    source = ALL + f"""
+    source = DATA + f"""
 class Neither:
     def __bool__(self): raise RuntimeError("neither")
 def {name}(h): return Neither()
@@ -128,7 +126,7 @@ FUA = {
 @pytest.mark.parametrize("value", FUA)
 def test_can_fua(hosts, value):
     """can_fua: 0 none, 1 flushes, 2 does not; True is 1, False 0."""
-    plugin = hosts.load(ALL + f"def can_fua(h): return {value}\n")
+    plugin = hosts.load(DATA + f"def can_fua(h): return {value}\n")
     client = plugin.client()
     offered, flushes = FUA[value]
     assert bool(client.flags & nbd.SEND_FUA) == offered
@@ -141,7 +139,7 @@ def test_can_fua(hosts, value):
 @pytest.mark.parametrize("value", ["3", "5", "1000"])
 def test_can_fua_high(hosts, value):
     """A level above 2 counts as emulate: offered, and flushed."""
-    plugin = hosts.load(ALL + f"def can_fua(h): return {value}\n")
+    plugin = hosts.load(DATA + f"def can_fua(h): return {value}\n")
     client = plugin.client()
     assert client.flags & nbd.SEND_FUA
     client.pwrite(b"x", 0, nbd.FUA)
@@ -155,7 +153,7 @@ LEVELS_WRONG = ["-1", "None", "'1'", "1.0", "b'1'", "[]", "object()"]
 @pytest.mark.parametrize("value", LEVELS_WRONG)
 def test_can_fua_wrong(hosts, value):
     """What is no level refuses the export."""
-    refused(hosts, ALL + f"def can_fua(h): return {value}\n")
+    refused(hosts, DATA + f"def can_fua(h): return {value}\n")
 
 
 @case("plugin.results.can-fua-logged", req=["PY-RET-06"])
@@ -163,7 +161,7 @@ def test_can_fua_wrong(hosts, value):
 def test_can_fua_logged(hosts, name):
     """The refusal is in the log, with script, callback and value."""
     for value in ("-1", "None", "'one'"):
-        plugin = refused(hosts, ALL + f"def {name}(h): return {value}\n")
+        plugin = refused(hosts, DATA + f"def {name}(h): return {value}\n")
         log = plugin.wait_log(name)
         assert value.strip("'") in log and "recorder.py" in log
 
@@ -172,7 +170,7 @@ def test_can_fua_logged(hosts, name):
 @pytest.mark.parametrize("value", ["-2", "-2**31", "2**31", "2**40", "2**64", "-2**80"])
 def test_can_fua_absurd(hosts, value):
     """Absurd levels: refused, and the host lives to serve the next."""
-    plugin = refused(hosts, ALL + f"def can_fua(h): return {value}\n")
+    plugin = refused(hosts, DATA + f"def can_fua(h): return {value}\n")
     plugin.exec("del can_fua")
     plugin.client().pwrite(b"x", 0, nbd.FUA)
 
@@ -184,7 +182,7 @@ CACHE = {"0": None, "1": "pread", "2": "cache", "False": None, "True": "pread"}
 @pytest.mark.parametrize("value", CACHE)
 def test_can_cache(hosts, value):
     """can_cache: 0 none, 1 calls pread, 2 calls cache."""
-    plugin = hosts.load(ALL + f"def can_cache(h): return {value}\n")
+    plugin = hosts.load(DATA + f"def can_cache(h): return {value}\n")
     client = plugin.client()
     assert bool(client.flags & nbd.SEND_CACHE) == (CACHE[value] is not None)
     if CACHE[value]:
@@ -196,7 +194,7 @@ def test_can_cache(hosts, value):
 @pytest.mark.parametrize("value", ["3", "7"])
 def test_can_cache_high(hosts, value):
     """A level above 2 counts as native."""
-    plugin = hosts.load(ALL + f"def can_cache(h): return {value}\n")
+    plugin = hosts.load(DATA + f"def can_cache(h): return {value}\n")
     plugin.client().cache(4096, 512)
     assert plugin.names("pread", "cache") == ["cache"]
 
@@ -205,7 +203,7 @@ def test_can_cache_high(hosts, value):
 @pytest.mark.parametrize("value", LEVELS_WRONG)
 def test_can_cache_wrong(hosts, value):
     """What is no level refuses the export."""
-    refused(hosts, ALL + f"def can_cache(h): return {value}\n")
+    refused(hosts, DATA + f"def can_cache(h): return {value}\n")
 
 
 MODELS = {
@@ -218,15 +216,9 @@ MODELS = {
     "True": "serialize_all_requests",
     "nbdkit.THREAD_MODEL_PARALLEL": "parallel",
 }
-THREE = """import nbdkit
-def open(readonly): pass
-def get_size(h): return 4096
-def pread(h, *args): pass
-"""
-
 
 def dump(hosts, more: str):
-    files = {"p.py": THREE + more}
+    files = {"p.py": REQUIRED + more}
     return hosts.command(["--dump-plugin", "python", "p.py"], files=files)
 
 
@@ -248,7 +240,7 @@ def test_thread_model_wrong(hosts, value):
     done = hosts.command(
         ["-U", "s", "python", "p.py"],
         options=("-f",),
-        files={"p.py": THREE + f"def thread_model(): return {value}\n"},
+        files={"p.py": REQUIRED + f"def thread_model(): return {value}\n"},
     )
     assert done.status == 1, done.words
 
@@ -440,207 +432,13 @@ def test_block_size_absurd(hosts, value):
 @both
 def test_block_size_advisory(hosts, api):
     """A client that did not ask for block sizes is not held to them."""
-    source = ALL + "def block_size(h): return (512, 4096, 65536)"
+    source = DATA + "def block_size(h): return (512, 4096, 65536)"
     plugin = hosts.load(source, api=api)
     wire = plugin.go()
     wire.write(pattern(0, 7), 5)
     wire.write(pattern(0, 131072), 0)
     sizes = [call.args[1]["len"] for call in plugin.calls("pwrite")]
     assert sizes == [7, 131072]
-
-
-LISTS = {
-    "names": ("['a', 'b']", [("a", ""), ("b", "")]),
-    "bytes": ("[b'a', b'b']", [("a", ""), ("b", "")]),
-    "described": ("[('a', 'first'), ('b', '')]", [("a", "first"), ("b", "")]),
-    "described-bytes": ("[(b'a', b'first')]", [("a", "first")]),
-    "mixed": ("['a', ('b', 'second')]", [("a", ""), ("b", "second")]),
-    "tuple": ("('a', 'b', 'c')", [("a", ""), ("b", ""), ("c", "")]),
-    "generator": ("(str(i) for i in range(3))", [(str(i), "") for i in range(3)]),
-    "set": ("{'only'}", [("only", "")]),
-    "dict": ("{'key': 1}", [("key", "")]),
-    "str": ("'abc'", [("a", ""), ("b", ""), ("c", "")]),
-    "none": ("[]", []),
-    "twice": ("['a', 'a']", [("a", ""), ("a", "")]),
-    "utf-8": ("['päth/名前', '']", [("päth/名前", ""), ("", "")]),
-    "long": ("['n' * 4096]", [("n" * 4096, "")]),
-    "long-description": ("[('n', 'd' * 4096)]", [("n", "d" * 4096)]),
-}
-
-
-@case(
-    "plugin.results.list-exports",
-    req=[
-        "PY-RET-25",
-        "PY-RET-26",
-        "PY-RET-27",
-        "PY-RET-30",
-        "PY-RET-38",
-        "PY-RET-39",
-        "PY-EXP-02",
-    ],
-)
-@both
-@pytest.mark.parametrize("what", LISTS)
-def test_list_exports(hosts, api, what):
-    """list_exports may be any iterable of names, or of names with descriptions."""
-    value, expected = LISTS[what]
-    plugin = hosts.load(f"def list_exports(r, t): return {value}", api=api)
-    wire = plugin.wire()
-    assert wire.list() == expected
-    wire.findings[:] = [f for f in wire.findings if f.row != "STR-02"]
-    wire.in_step()
-
-
-@case("plugin.results.list-exports-10000", req=["PY-RET-29"])
-def test_list_exports_10000(hosts):
-    """10000 exports are listed."""
-    source = "def list_exports(r, t): return [str(i) for i in range(10000)]"
-    assert len(hosts.load(source).wire().list()) == 10000
-
-
-LISTS_WRONG = {
-    "int": "5",
-    "none": "None",
-    "ints": "[1, 2]",
-    "triple": "[('a', 'b', 'c')]",
-    "single": "[('a',)]",
-    "list": "[['a', 'b']]",
-    "none-description": "[('a', None)]",
-    "none-name": "[None]",
-    "too-long": "['n' * 4097]",
-    "too-long-description": "[('n', 'd' * 4097)]",
-    "too-many": "(str(i) for i in range(10001))",
-}
-
-
-@case(
-    "plugin.results.list-exports-wrong",
-    req=["PY-RET-28", "PY-RET-29", "PY-RET-30", "PY-ERR-19"],
-)
-@pytest.mark.parametrize("what", LISTS_WRONG)
-def test_list_exports_wrong(hosts, what):
-    """What is no list of exports: ERR_PLATFORM, and the connection goes on."""
-    source = f"def list_exports(r, t): return {LISTS_WRONG[what]}"
-    wire = hosts.load(source).wire()
-    wire.option(nbd.LIST)
-    wire.expect_error(nbd.LIST, ERR_PLATFORM)
-    wire.go("x")
-
-
-@case("plugin.results.list-exports-generator", req=["PY-RET-35"])
-def test_list_exports_generator(hosts):
-    """A generator that raises midway is an error, not a short list."""
-    plugin = hosts.load(
-        """
-def list_exports(r, t):
-    yield "one"
-    raise RuntimeError("midway")
-"""
-    )
-    wire = plugin.wire()
-    wire.option(nbd.LIST)
-    wire.expect_error(nbd.LIST, ERR_PLATFORM)
-    plugin.wait_log("midway")
-    wire.go("x")
-
-
-TEXTS = {"str": "'name'", "bytes": "b'name'", "utf-8": "'ñame'", "empty": "''"}
-
-
-@case("plugin.results.default-export", req=["PY-RET-31", "PY-EXP-03"])
-@both
-@pytest.mark.parametrize("what", TEXTS)
-def test_default_export(hosts, api, what):
-    """default_export may be str or bytes; it is the canonical name of ""."""
-    source = f"def default_export(r, t): return {TEXTS[what]}"
-    export = hosts.load(source, api=api).wire().go("", [nbd.INFO_NAME])
-    value = eval(TEXTS[what])
-    expected = value.decode() if isinstance(value, bytes) else value
-    assert export.name == expected, f"the name is {export.name!r}"
-
-
-NAMES_WRONG = {
-    "none": "None",
-    "int": "1",
-    "long": "'n' * 4097",
-    "raise": "1 / 0",
-    "list": "['n']",
-}
-
-
-@case("plugin.results.default-export-wrong", req=["PY-RET-31", "PY-ERR-20"])
-@pytest.mark.parametrize("what", NAMES_WRONG)
-def test_default_export_wrong(hosts, what):
-    """A wrong default export refuses ""; another name works."""
-    source = f"def default_export(r, t): return {NAMES_WRONG[what]}"
-    wire = hosts.load(source).wire()
-    wire.option(nbd.GO, go_payload(""))
-    wire.expect_error(nbd.GO, ERR_UNKNOWN)
-    wire.go("other")
-
-
-@case("plugin.results.description", req=["PY-RET-32", "PY-EXP-04"])
-@both
-@pytest.mark.parametrize("what", TEXTS)
-def test_description(hosts, api, what):
-    """export_description may be str or bytes."""
-    source = f"def export_description(h): return {TEXTS[what]}"
-    export = hosts.load(source, api=api).wire().go("x", [nbd.INFO_DESCRIPTION])
-    value = eval(TEXTS[what])
-    expected = value.decode() if isinstance(value, bytes) else value
-    assert (export.description or "") == expected
-
-
-@case("plugin.results.description-wrong", req=["PY-RET-32", "PY-ERR-24"])
-@pytest.mark.parametrize("what", NAMES_WRONG)
-def test_description_wrong(hosts, what):
-    """A wrong description is left out; the export works."""
-    source = f"def export_description(h): return {NAMES_WRONG[what]}"
-    export = hosts.load(source).wire().go("x", [nbd.INFO_DESCRIPTION])
-    assert export.description is None, f"{export.description!r}"
-
-
-@case("plugin.results.surrogates", req=["PY-RET-33"])
-@pytest.mark.parametrize("name", ["list_exports", "list_described"])
-def test_surrogates(hosts, name):
-    """A lone surrogate in a list is refused; the host lives."""
-    value = "['\\udcff']" if name == "list_exports" else "[('a', '\\udcff')]"
-    wire = hosts.load(f"def list_exports(r, t): return {value}").wire()
-    wire.option(nbd.LIST)
-    wire.expect_error(nbd.LIST)
-    wire.go("x")
-
-
-@case("plugin.results.surrogates-default", req=["PY-RET-33"])
-def test_surrogates_default(hosts):
-    """A lone surrogate in the default export refuses ""; the host lives."""
-    wire = hosts.load("def default_export(r, t): return '\\udcff'").wire()
-    wire.option(nbd.GO, go_payload(""))
-    wire.expect_error(nbd.GO)
-    wire.go("x")
-
-
-@case("plugin.results.surrogates-description", req=["PY-RET-33"])
-def test_surrogates_description(hosts):
-    """A lone surrogate in a description leaves it out; the host lives."""
-    wire = hosts.load("def export_description(h): return '\\udcff'").wire()
-    export = wire.go("x", [nbd.INFO_DESCRIPTION])
-    assert export.description is None
-    wire.in_step()
-
-
-@case("plugin.results.nul", req=["PY-RET-34"])
-@pytest.mark.parametrize("value", ["['a\\0b']", "[b'a\\0b']", "[('a', 'b\\0c')]"])
-def test_nul(hosts, value):
-    """A NUL never gets to a client: refused, or cut off before it."""
-    wire = hosts.load(f"def list_exports(r, t): return {value}").wire()
-    wire.option(nbd.LIST)
-    found, last = wire.final(nbd.LIST)
-    for answer in found:
-        assert "\0" not in "".join(wire.parse_server(answer))
-    assert last.is_error or found
-    wire.go("x")
 
 
 IGNORED = ["False", "-1", "None", "12345", "'text'", "b'x'", "[]", "object()"]
@@ -671,7 +469,7 @@ def test_ignored(hosts, api, value):
 def test_ignored_control(hosts, value):
     """What config, get_ready, preconnect, close and the like return is ignored."""
     names = "config config_complete get_ready after_fork preconnect close cleanup"
-    source = THREE + "".join(
+    source = REQUIRED + "".join(
         f"def {name}(*args): return {value}\n" for name in names.split()
     )
     plugin = hosts.start(source, params=("a=b",))

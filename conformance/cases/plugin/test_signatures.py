@@ -9,35 +9,13 @@ from nbdspec import nbd
 from nbdspec.case import case
 from nbdspec.nbd import EIO
 from nbdspec.payloads import pattern
+from nbdspec.sources import EVERY
 
 SECTION = "plugin.signatures"
 
 both = pytest.mark.parametrize("api", [1, 2], ids=["v1", "v2"])
 
-ALL = """
-SIZE = 1 << 40
-def preconnect(readonly): pass
-def list_exports(readonly, is_tls): return ["one"]
-def default_export(readonly, is_tls): return "one"
-def export_description(h): return "d"
-def block_size(h): return (1, 4096, 65536)
-def can_write(h): return True
-def can_flush(h): return True
-def can_trim(h): return True
-def can_zero(h): return True
-def can_fast_zero(h): return True
-def can_extents(h): return True
-def can_multi_conn(h): return True
-def is_rotational(h): return True
-def can_fua(h): return nbdkit.FUA_NATIVE
-def can_cache(h): return nbdkit.CACHE_NATIVE
-def pwrite(h, *args): pass
-def flush(h, *args): pass
-def trim(h, *args): pass
-def zero(h, *args): pass
-def cache(h, *args): pass
-def extents(h, *args): return [(args[1], args[0], 0)]
-"""
+ALL = EVERY + "SIZE = 1 << 40\n"
 CONTROL = (
     "get_size can_write can_flush can_trim can_zero can_fast_zero can_extents "
     "can_multi_conn is_rotational can_fua can_cache block_size export_description "
