@@ -125,6 +125,15 @@ account_taken (struct connection *c, enum intake_result result)
     }
 }
 
+static struct request *
+keep_if (struct connection *c, struct request *r, bool there_is_one)
+{
+    if (there_is_one || !r)
+        return r;
+    request_free (c, r);
+    return NULL;
+}
+
 enum role {
     ROLE_RECEIVE, /* has the intake */
     ROLE_STANDBY, /* shall take a request that is ready in the buffer */
@@ -173,11 +182,7 @@ receive_request (struct connection *c)
         w->receiving = false;
         account_taken (c, result);
     }
-    if (result == INTAKE_REQUEST)
-        return r;
-    if (r)
-        request_free (c, r);
-    return NULL;
+    return keep_if (c, r, result == INTAKE_REQUEST);
 }
 
 /* The end of one request, and the next that lies in the buffer, or NULL.  Never
@@ -199,11 +204,7 @@ take_ready (struct connection *c, bool finished, bool standby, bool more)
             result = intake_try (c, r);
         account_taken (c, result);
     }
-    if (result == INTAKE_REQUEST)
-        return r;
-    if (r)
-        request_free (c, r);
-    return NULL;
+    return keep_if (c, r, result == INTAKE_REQUEST);
 }
 
 /* Before a callback that may block: somebody else shall go on. */
