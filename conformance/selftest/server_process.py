@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +37,13 @@ ACK, SERVER = 1, 2
 ERR_POLICY, ERR_INVALID, ERR_TLS_REQD = 2**31 + 2, 2**31 + 3, 2**31 + 5
 READ, WRITE, DISC = 0, 1, 2
 
+#: A plugin of few words.
+PLUGIN = """
+def open(readonly): return 1
+def get_size(h): return 1 << 20
+def pread(h, count, offset): return b"p" * count
+"""
+
 
 def has_python() -> bool:
     """Does this build of the server have the bridge?"""
@@ -54,14 +58,6 @@ def sanitizer() -> str:
 
 
 needs_python = pytest.mark.skipif(not has_python(), reason="built without Python")
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short path: a socket's may have 107 bytes."""
-    path = Path(tempfile.mkdtemp(prefix="np.", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
 
 
 def refused(*args: str, **kwargs) -> str:
@@ -286,3 +282,9 @@ def connected(server: Server) -> Client:
     c.greet()
     c.go()
     return c
+
+
+def size_of(address: str | tuple[str, int]) -> int:
+    with Client(address) as c:
+        c.greet()
+        return c.go()

@@ -13,13 +13,7 @@ from pathlib import Path
 
 import nbd
 import pytest
-from server_process import (  # noqa: F401
-    NBDSPECD,
-    ROOT,
-    Server,
-    needs_python,
-    place,
-)
+from server_process import NBDSPECD, ROOT, Server, needs_python
 
 pytestmark = needs_python
 

@@ -11,14 +11,7 @@ from pathlib import Path
 
 import nbd
 import pytest
-from server_process import (  # noqa: F401
-    GUARD,
-    NBDSPECD,
-    Server,
-    needs_python,
-    place,
-    refused,
-)
+from server_process import GUARD, NBDSPECD, Server, needs_python, refused
 
 pytestmark = needs_python
 

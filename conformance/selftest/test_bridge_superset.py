@@ -16,7 +16,7 @@ from pathlib import Path
 
 import nbd
 import pytest
-from server_process import Server, needs_python, place  # noqa: F401
+from server_process import Server, needs_python
 
 pytestmark = needs_python
 

@@ -13,13 +13,7 @@ from pathlib import Path
 
 import nbd
 import pytest
-from server_process import (  # noqa: F401
-    NBDSPECD,
-    Server,
-    needs_python,
-    place,
-    read_line,
-)
+from server_process import NBDSPECD, Server, needs_python, read_line
 
 pytestmark = needs_python
 

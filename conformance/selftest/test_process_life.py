@@ -20,14 +20,11 @@ from server_process import (
     Server,
     connected,
     needs_python,
-    place,
     read_line,
     sanitizer,
     wait_for_file,
     wait_gone,
 )
-
-__all__ = ["place"]
 
 #: Blocks in the named callback until somebody opens the FIFO for writing.
 BLOCKING = """

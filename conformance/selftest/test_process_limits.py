@@ -22,11 +22,8 @@ from server_process import (
     Server,
     connected,
     needs_python,
-    place,
     sanitizer,
 )
-
-__all__ = ["place"]
 
 
 def port_of(s: Server) -> int:

@@ -6,9 +6,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from server_process import WRITE, Client, Server, connected, place
-
-__all__ = ["place"]
+from server_process import WRITE, Client, Server, connected
 
 MIB = 1 << 20
 PAGES = MIB // 4096

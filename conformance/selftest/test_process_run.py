@@ -12,17 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from server_process import (
-    GUARD,
-    NBDSPECD,
-    Server,
-    needs_python,
-    place,
-    read_line,
-    wait_gone,
-)
-
-__all__ = ["place"]
+from server_process import GUARD, NBDSPECD, Server, needs_python, read_line, wait_gone
 
 NAMES = "uri nbd port unixsocket exportname tls"
 SHOW = f'for v in {NAMES}; do eval "echo $v=\\$$v"; done'

@@ -9,9 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from server_process import NBDSPECD, needs_python, place, refused
-
-__all__ = ["place"]
+from server_process import NBDSPECD, needs_python, refused
 
 
 @pytest.mark.parametrize(
