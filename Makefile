@@ -7,7 +7,7 @@
 # make mutants         broken servers, each of which some case has to notice
 # make fuzz            libFuzzer over whole connections (SECONDS=60)
 # make soak            what takes longer than CI has: 100,000 calls of each kind,
-#                      1,000 ends, other machines' builds
+#                      1,000 ends of each, other machines' builds
 # make bench           the benchmarks into build/bench (FULL=1, HOST=...)
 #
 # CC=gcc|clang  DEBUG=1  WERROR=1  SANITIZE=address,undefined|thread
@@ -188,7 +188,7 @@ run-regress:
 
 CALLS = 100000
 RUNS = 1000
-run-soak: $(BRIDGE_TEST)
+run-soak: $(BIN) $(BRIDGE_TEST)
 	ci/soak $(BRIDGE_TEST) $(CALLS) $(RUNS)
 
 run-bridge: $(BRIDGE_TEST)
