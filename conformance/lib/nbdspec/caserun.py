@@ -33,7 +33,8 @@ class CaseRun:
             # What the server did first counts, not what followed from it.
             if self.breach is None:
                 self.breach, self.words = error, words
-                Clock.hangs += isinstance(error, Hang)
+                if isinstance(error, Hang):
+                    Clock.case_hung(self.case.id)
         else:
             self.broken = words
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 
 from . import nbd as proto
 from .client import Client, Extents, Refused
@@ -54,9 +55,15 @@ class LibnbdClient(Client):
         transcript: Transcript,
         findings: list[Finding],
         contexts: tuple[str, ...] = (),
+        key: tuple[str, Path] | None = None,
     ) -> None:
+        """key: a name and the file with its pre-shared key, for TLS."""
         super().__init__(findings)
         self.h = handle(server, contexts)
+        if key is not None:
+            self.h.set_tls(libnbd.TLS_REQUIRE)
+            self.h.set_tls_username(key[0])
+            self.h.set_tls_psk_file(str(key[1]))
         self._transcript = transcript
         self._limit = server.clock.limit
         self._conn = transcript.connection()
@@ -66,6 +73,8 @@ class LibnbdClient(Client):
             self.h.connect_socket(self._relay.client.detach())
         except libnbd.Error as error:
             self._tell()
+            if self._relay.hung:
+                raise Hang("libnbd to connect", "nothing") from None
             raise Breach("libnbd to connect", str(error)) from None
         self.size = self.h.get_size()
         self.flags = self._flags()

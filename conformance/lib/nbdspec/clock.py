@@ -14,6 +14,8 @@ ROUND_TRIPS = 30
 #: A server that hung so often will hang again; waiting as long each time tells nothing.
 PATIENCE = 3
 IMPATIENT = 0.5
+#: The next run of a case that hung has its verdict already: it fails.
+AGAIN = 0.2
 
 
 class Clock:
@@ -21,6 +23,9 @@ class Clock:
 
     #: hangs in this run, of whatever server
     hangs = 0
+    #: the cases that hung, and whether the one at work is among them
+    hung: set[str] = set()
+    again = False
 
     def __init__(self) -> None:
         self._round_trip: float | None = None
@@ -37,5 +42,20 @@ class Clock:
 
     @property
     def limit(self) -> float:
-        factor = self._factor * (IMPATIENT if Clock.hangs >= PATIENCE else 1.0)
-        return factor * max(FLOOR, ROUND_TRIPS * self.round_trip)
+        return self._factor * max(self._floor, ROUND_TRIPS * self.round_trip)
+
+    @property
+    def _floor(self) -> float:
+        """Only the floor sinks: a server that is far away needs its round trips."""
+        if Clock.again:
+            return FLOOR * AGAIN
+        return FLOOR * IMPATIENT if Clock.hangs >= PATIENCE else FLOOR
+
+    @classmethod
+    def case_starts(cls, id: str) -> None:
+        cls.again = id in cls.hung
+
+    @classmethod
+    def case_hung(cls, id: str) -> None:
+        cls.hangs += 1
+        cls.hung.add(id)

@@ -10,6 +10,7 @@ import pytest
 from . import client_libnbd
 from .caserun import CaseRun
 from .client import Client, WireClient
+from .clock import Clock
 from .conn import Chop
 from .pool import Lease
 from .targets.base import Server
@@ -46,6 +47,10 @@ def lease(request: pytest.FixtureRequest, run: CaseRun) -> Iterator[Lease]:
     target, case = state.pool.target, run.case
     if case.hostile and not target.disposable and not state.options.target.hostile:
         raise NotApplicable("hostile input, and --hostile was not given")
+    Clock.case_starts(case.id)
+    for need in case.needs:
+        if absent := state.pool.lacks(need):
+            raise NotApplicable(absent)
     lease = state.pool.get(case.mode)
     for need in case.needs:
         missing = need.missing(lease.profile)

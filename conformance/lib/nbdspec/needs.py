@@ -50,6 +50,11 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 class Need:
     word: str
 
+    @property
+    def of_the_program(self) -> bool:
+        """Whether each server that one program becomes has it, or none."""
+        return self.word in ("structured", "extended", "list", "info")
+
     def missing(self, profile: "Profile") -> str | None:
         """None when the profile has it, else the reason for N/A."""
         if self.word.startswith("meta:"):

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from . import HOME
 from .process import scratch
-from .targets.base import CannotDo
 
 _MAKER = HOME.parent / "ci" / "make-pki"
 
@@ -21,12 +20,19 @@ _MAKER = HOME.parent / "ci" / "make-pki"
 @functools.cache
 def directory() -> Path:
     """Where they are, in the manner of nbdkit and libnbd."""
+    from .targets.base import CannotDo  # which needs what is here
+
     if not _MAKER.exists() or shutil.which("certtool") is None:
         raise CannotDo("there is no certtool (gnutls-bin) to make certificates with")
     made = scratch()
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     subprocess.run([str(_MAKER), str(made)], check=True)
     return made
+
+
+def keys() -> Path:
+    """Pre-shared keys of alice and bob."""
+    return directory() / "keys.psk"
 
 
 def client_context(

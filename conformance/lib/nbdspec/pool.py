@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .health import Health
 from .mode import Mode
+from .needs import Need
 from .probe import probe
 from .profile import Profile, read_profile
 from .targets import Server, Target
@@ -28,6 +29,7 @@ class Pool:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._leases: OrderedDict[Mode, Lease] = OrderedDict()
+        self._plain: Profile | None = None
         #: how the servers ended: their modes, and what was wrong
         self.ends: list[tuple[Mode, str]] = []
 
@@ -42,11 +44,22 @@ class Pool:
         lease = Lease(server, self._profile(server), health)
         lease.profile.stores = self.target.stores
         health.baseline()
+        if mode.default:
+            self._plain = lease.profile
         if not mode.private:
             self._leases[mode] = lease
             while len(self._leases) > KEEP:
                 self._stop(self._leases.popitem(last=False)[1])
         return lease
+
+    def lacks(self, need: Need) -> str | None:
+        """What the plain server says it has not, no other way to start one adds.
+
+        Some take seconds to start, and that would be all they do.
+        """
+        if self._plain is None or not need.of_the_program:
+            return None
+        return need.missing(self._plain)
 
     def _profile(self, server: Server) -> Profile:
         """What the server says, or for the plain mode what it is declared to say."""

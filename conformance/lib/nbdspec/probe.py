@@ -101,7 +101,11 @@ def _extended(wire: Wire, profile: Profile) -> None:
 
 
 def _starttls(wire: Wire, profile: Profile) -> None:
-    Wire.greet(wire)
+    """In the clear, where a server that demands TLS says so of every option."""
+    wire.always_tls = None
+    wire.greet()
+    wire.option(nbd.LIST)
+    required = wire.final(nbd.LIST)[1].type == nbd.ERR_TLS_REQD
     wire.option(nbd.STARTTLS)
     if wire.final(nbd.STARTTLS)[1].type == nbd.ACK:
-        profile.tls = "required" if wire.always_tls else "offered"
+        profile.tls = "required" if required else "offered"

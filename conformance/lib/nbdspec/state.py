@@ -10,7 +10,7 @@ from .errors import KitError
 from .mode import Mode
 from .options import RunOptions
 from .pool import Lease, Pool
-from .targets import make
+from .targets import Server, make
 from .verdict import Outcome, Verdict
 
 
@@ -71,7 +71,7 @@ class State:
             return
         for trouble in lease.health.check():
             run.trouble(trouble)
-        if run.breach is not None and process is not None:
+        if run.breach is not None and process is not None and not _goes_on(server):
             # Whatever it got into, the next case is not to suffer from it.
             self.pool.drop(lease)
         elif server.mode.private:
@@ -86,6 +86,11 @@ class State:
         pool, self._pool = self._pool, None
         pool.close()
         return [_end(mode, trouble) for mode, trouble in pool.ends]
+
+
+def _goes_on(server: Server) -> bool:
+    """Whether what went wrong ended with the connection that it went wrong on."""
+    return server.forks and not server.mode.private
 
 
 def _end(mode: Mode, trouble: str) -> Outcome:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import pki
 from ..clock import Clock
 from ..conn import Chop, Conn
 from ..errors import KitError
@@ -66,8 +67,12 @@ class Server:
         self.clock = Clock()
         #: what a client needs for TLS, where the server offers it
         self.tls: ssl.SSLContext | None = None
+        #: the keys of those who have TLS without certificates: NAME:HEX, one a line
+        self.psk: Path | None = None
         #: TLS that every connection is to have
         self.always_tls: ssl.SSLContext | None = None
+        #: each connection has a process of its own, which nothing else suffers from
+        self.forks = False
         #: the signal that a case ended it by
         self.ended_by: int | None = None
         #: where the syncs of a server are counted
@@ -100,6 +105,13 @@ class Server:
         host, port = self.tcp
         host = f"[{host}]" if ":" in host else host
         return f"nbd://{host}:{port}/{self.export}"
+
+    def let_in(self) -> None:
+        """Sets what its clients need for the TLS that the mode asks for."""
+        if self.mode.tls == "psk":
+            self.psk = pki.keys()
+        elif self.mode.tls:
+            self.tls = pki.client_context()
 
     def listens(self) -> bool:
         """Whether a connection can be made now."""

@@ -25,11 +25,11 @@ def tls_words(mode: Mode) -> list[str]:
     """--tls and what belongs to it; both hosts use what they find without it."""
     if not mode.tls:
         return ["--tls=off"]
-    if mode.tls != "x509":
-        raise CannotDo(f"the kit's raw client has no TLS with {mode.tls}")
     if mode.tls_mode == "selective":
         raise CannotDo("TLS is for all exports or for none")
     words = "require" if mode.tls_mode == "required" else "on"
+    if mode.tls == "psk":
+        return [f"--tls={words}", f"--tls-psk={pki.keys()}"]
     return [f"--tls={words}", f"--tls-certificates={pki.directory()}"]
 
 
@@ -171,8 +171,7 @@ class NbdkitTarget(Target):
         server = Server(mode, process, unix=unix, tcp=tcp)
         if mode.exports:
             server.export = mode.exports[0]
-        if mode.tls:
-            server.tls = pki.client_context()
+        server.let_in()
         server.syncs = counter
         process.wait_until(server.listens, "connection")
         if plugin[0] == "file" and not plugin[1].startswith("dir="):

@@ -28,7 +28,7 @@ class NbdServerTarget(Target):
 
     def start(self, mode: Mode) -> Server:
         if mode.tls not in ("", "x509"):
-            raise CannotDo("the kit's TLS client has certificates only")
+            raise CannotDo("nbd-server knows TLS with certificates only")
         if mode.fail or mode.delay or mode.simple:
             raise CannotDo("nbd-server has no failing or slow back end")
         no_odd_ways(mode, self.name)
@@ -77,8 +77,8 @@ class NbdServerTarget(Target):
         process.adopt(pid_file)
         server = Server(mode, process, unix=unix, tcp=tcp, export=names[0])
         server.syncs = counter
-        if mode.tls:
-            server.tls = pki.client_context()
+        server.forks = True
+        server.let_in()
         server.image = directory / "image0"
         process.wait_until(server.listens, "connection")
         return server

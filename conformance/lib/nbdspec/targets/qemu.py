@@ -42,20 +42,15 @@ class QemuNbdTarget(Target):
         if mode.exports:
             argv.append(f"--export-name={mode.exports[0]}")
         if mode.tls:
-            argv += [
-                "--object",
-                "tls-creds-x509,id=tls,endpoint=server,verify-peer=no,"
-                f"dir={pki.directory()}",
-                "--tls-creds=tls",
-            ]
+            where = f"id=tls,endpoint=server,verify-peer=no,dir={pki.directory()}"
+            argv += ["--object", f"tls-creds-{mode.tls},{where}", "--tls-creds=tls"]
         argv += [*self.options.args, *mode.args, str(image)]
         counter = syncs.Counter(directory) if mode.syncs else None
         process = Process(argv, directory, env=counter.env if counter else None)
         export = mode.exports[0] if mode.exports else ""
         server = Server(mode, process, unix=unix, tcp=tcp, export=export)
         server.syncs = counter
-        if mode.tls:
-            server.tls = pki.client_context()
+        server.let_in()
         server.image = image
         process.wait_until(server.listens, "connection")
         return server
@@ -117,8 +112,10 @@ def _version(program_path: str) -> str:
 
 
 def _no_trouble(mode: Mode, name: str) -> None:
-    if mode.tls and (name != "qemu-nbd" or mode.tls_mode != "required"):
-        raise CannotDo(f"the kit starts {name} without TLS, or without optional TLS")
+    if mode.tls and name != "qemu-nbd":
+        raise CannotDo(f"the kit starts {name} without TLS")
+    if mode.tls and mode.tls_mode != "required":
+        raise CannotDo(f"{name} has no optional TLS: with it, all have to use it")
     if mode.fail or mode.delay:
         raise CannotDo(f"{name} has no failing or slow back end here")
     if mode.simple:
