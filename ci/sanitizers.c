@@ -30,11 +30,12 @@ __lsan_default_options (void)
     return "print_suppressions=0";
 }
 
-/* Python keeps much to the end of the process and frees none of it then. */
+/* Python keeps much to the end of the process and frees none of it then, nor
+ * do its extension modules, which are never unloaded, and what they link to. */
 const char *
 __lsan_default_suppressions (void)
 {
-    return "leak:libpython\n";
+    return "leak:libpython\nleak:.cpython-3\nleak:libcrypto\n";
 }
 #endif
 

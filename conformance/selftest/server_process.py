@@ -22,6 +22,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "conformance/lib"))
 
+from nbdspec.bench.server import sanitizer as built_with  # noqa: E402
 from nbdspec.watch import Directory, wait_for  # noqa: E402
 
 NBDSPECD = os.environ.get("NBDSPECD", str(ROOT / "build/nbdspecd"))
@@ -53,8 +54,7 @@ def has_python() -> bool:
 
 def sanitizer() -> str:
     """What the server was built with: "asan", "tsan" or nothing."""
-    libraries = subprocess.check_output(["ldd", NBDSPECD], text=True)
-    return next((x for x in ("asan", "tsan") if f"lib{x}" in libraries), "")
+    return built_with(NBDSPECD)
 
 
 needs_python = pytest.mark.skipif(not has_python(), reason="built without Python")

@@ -42,6 +42,12 @@ def program(host: str) -> str:
     raise ServerError(f"{host}: {' or '.join(candidates)} is not there or cannot run")
 
 
+def sanitizer(path: str) -> str:
+    """What the program was built with: "asan", "tsan" or nothing."""
+    libraries = subprocess.check_output(["ldd", path], text=True)
+    return next((x for x in ("asan", "tsan") if f"lib{x}" in libraries), "")
+
+
 @dataclass(frozen=True)
 class ServerSpec:
     host: str
