@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from nbdspec import nbd
@@ -43,11 +45,20 @@ def test_closes_without_reply(wire):
     ids=["offset", "length", "fua", "flag-15"],
 )
 def test_odd_arguments(wire, offset, length, flags):
-    """DISC has no reply even when it says more than it should."""
+    """DISC has no reply even when it says more than it should.
+
+    ERR-08 and ERR-09 want EINVAL for a flag that has no place there: as good.
+    """
     wire.transmit()
-    wire.request(nbd.DISC, offset, length, flags=flags)
+    cookie = wire.request(nbd.DISC, offset, length, flags=flags)
     wire.conn.shut()
-    wire.conn.expect_closed("DISC ends the session without a reply")
+    if not flags:
+        wire.conn.expect_closed("DISC ends the session without a reply")
+        return
+    wire.conn.expect("end of stream, or EINVAL ahead of it")
+    refusal = struct.pack(">IIQ", nbd.SIMPLE_MAGIC, nbd.EINVAL, cookie)
+    rest = wire.conn.drain()
+    assert rest in (b"", refusal), f"{len(rest)} bytes in reply to DISC: {rest.hex(' ')}"
 
 
 @case("disc.slow-in-flight", req=["TX-DISC-01", "TX-05"], mode=Mode(delay=0.1))

@@ -11,7 +11,7 @@ import ssl
 
 import pytest
 
-from nbdspec import nbd
+from nbdspec import nbd, pki
 from nbdspec.case import SHOULD, Mode, case
 from nbdspec.nbd import (
     ABORT,
@@ -62,11 +62,7 @@ def test_works(clear, lease, structured):
 @case("starttls.tls-1-2", req=["TLS-43"], mode=REQUIRED)
 def test_tls_1_2(clear, server):
     """TLS 1.2 is understood."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    clear.starttls(context)
+    clear.starttls(pki.client_context(newest=ssl.TLSVersion.TLSv1_2))
     assert clear.conn.sock.version() == "TLSv1.2"
     clear.transmit().in_step()
 
@@ -74,14 +70,9 @@ def test_tls_1_2(clear, server):
 @case("starttls.no-old-versions", req=["TLS-46", "TLS-47"], level=SHOULD, mode=REQUIRED)
 def test_no_old_versions(clear, server):
     """TLS 1.1 is not offered."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    context.minimum_version = ssl.TLSVersion.TLSv1
-    context.maximum_version = ssl.TLSVersion.TLSv1_1
+    old = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
     try:
-        clear.starttls(context)
+        clear.starttls(pki.client_context(*old))
     except Breach:
         clear.conn.close()
         return

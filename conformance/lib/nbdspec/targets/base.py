@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import ssl
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +18,9 @@ from ..clock import Clock
 from ..conn import Chop, Conn
 from ..errors import KitError
 from ..mode import Mode
-from ..process import Process
+from ..process import START_LIMIT, Process
 from ..transcript import Transcript
+from ..verdict import Hang
 
 if TYPE_CHECKING:
     from ..syncs import Counter
@@ -84,9 +86,16 @@ class Server:
         """A new connection, with nothing said on it."""
         if self.unix is not None:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.settimeout(self.clock.limit)
             try:
+                # With a time limit of Python's own a full backlog is an error at
+                # once, not something to wait for.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO,
+                                _timeval(self.clock.limit))
                 sock.connect(str(self.unix))
+                sock.settimeout(self.clock.limit)
+            except BlockingIOError:
+                sock.close()
+                raise Hang("to be let in", "nobody accepts") from None
             except BaseException:
                 sock.close()
                 raise
@@ -120,6 +129,15 @@ class Server:
         except (FileNotFoundError, ConnectionRefusedError):
             return False
         return True
+
+    def greets(self) -> bool:
+        """Whether it answers, which may be a while after a connection can be made."""
+        try:
+            with self.socket() as sock:
+                sock.settimeout(START_LIMIT)
+                return bool(sock.recv(18))
+        except OSError:
+            return False
 
     def end(self, number: int) -> None:
         """Tells it to end, as a case may: that it does is no trouble then."""
@@ -165,6 +183,11 @@ class Target(abc.ABC):
     def stores(self) -> bool:
         """False for a back end that forgets what is written, as it should."""
         return self.backend != "null"
+
+
+def _timeval(seconds: float) -> bytes:
+    whole = int(seconds)
+    return struct.pack("ll", whole, int((seconds - whole) * 1e6))
 
 
 def program(name: str, variable: str) -> str:

@@ -81,4 +81,6 @@ class NbdServerTarget(Target):
         server.let_in()
         server.image = directory / "image0"
         process.wait_until(server.listens, "connection")
+        # It listens, then makes a prime for TLS; that is a start, and not a hang.
+        process.wait_until(server.greets, "greeting")
         return server
