@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from nbdspec import collect, ledger, mutants, mutants_run
+from nbdspec import collect, ledger, mutants, mutants_run, proof
 from nbdspec.errors import BadFile
 from nbdspec.known import read as read_known
 from nbdspec.patching import apply, parse
@@ -71,6 +71,16 @@ def test_known_files_name_cases_that_exist() -> None:
 
 def test_each_mutant_applies() -> None:
     assert mutants_run.check(list(mutants.load().values())) == []
+
+
+def test_each_case_has_a_mutant_or_a_reason() -> None:
+    """And docs/proof.md says so."""
+    cases, killers, reasons = set(collect.load_all()), mutants.kills(), mutants.spared()
+    assert set(reasons) <= cases
+    assert not set(reasons) & set(killers)
+    assert sorted(cases - set(killers) - set(reasons)) == []
+    page = (ledger.HOME.parent / "docs" / "proof.md").read_text("utf-8")
+    assert page == proof.page(list(mutants.load().values()), sorted(cases), reasons)
 
 
 DIFF = """\

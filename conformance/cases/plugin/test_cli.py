@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -34,6 +35,16 @@ CLIENT = (
     f"{sys.executable} -c 'import nbd; h = nbd.NBD(); h.connect_uri(\"'$uri'\"); "
     "print(h.pread(4, 0), h.get_size())'"
 )
+
+
+@contextlib.contextmanager
+def running(argv: list[str], **how):
+    """A process that ends when the case does, however that ends."""
+    with subprocess.Popen(argv, **how) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def run(hosts, command: str, *options: str, words=()):
@@ -82,7 +93,7 @@ def test_single(hosts):
     program = program_words(hosts.pool.target)
     env = {**os.environ, "PYTHONPATH": str(hosts.plugins), "NBDSPEC_RECORD": "record"}
     env.pop("PYTHONUNBUFFERED", None)
-    with subprocess.Popen(
+    with running(
         [*program, "-s", "python", "p.py"],
         stdin=there,
         stdout=there,
@@ -168,7 +179,7 @@ def test_activation(hosts):
     number = listening.fileno()
     env = {**os.environ, "PYTHONPATH": str(hosts.plugins), "NBDSPEC_RECORD": "record"}
     env.pop("PYTHONUNBUFFERED", None)
-    with subprocess.Popen(
+    with running(
         [sys.executable, "-c", ACTIVATE, str(number), *program, "python", "p.py"],
         cwd=directory,
         env=env,
@@ -244,7 +255,7 @@ def test_v2v(hosts):
     ]
     env = {**os.environ, "PYTHONPATH": str(hosts.plugins), "NBDSPEC_RECORD": "record"}
     env.pop("PYTHONUNBUFFERED", None)
-    with subprocess.Popen(
+    with running(
         argv, cwd=directory, env=env, stderr=subprocess.DEVNULL
     ) as process:
         path = directory / "pid"

@@ -248,12 +248,10 @@ def test_threads_joined(hosts):
     """A thread of the script that is no daemon is waited for at the end."""
     more = """
 import threading
-ending = threading.Event()
 def work():
-    ending.wait(10)
+    threading.main_thread().join()
     note("finished")
 def after_fork(): threading.Thread(target=work).start()
-def cleanup(): ending.set()
 """
     plugin = start(hosts, more=more)
     plugin.process.send(signal.SIGTERM)

@@ -432,7 +432,13 @@ def flush(h, flags):
 @case("plugin.module.shutdown-together", req=["PY-END-08"])
 def test_shutdown_together(hosts):
     """Several connections that call shutdown at once end the server once."""
-    source = SERVED + "def flush(h, flags): nbdkit.shutdown()\n"
+    source = SERVED + """
+import threading
+together = threading.Barrier(4)
+def flush(h, flags):
+    together.wait(10)
+    nbdkit.shutdown()
+"""
     plugin = hosts.start(source)
     wires = [plugin.go() for _ in range(4)]
     for wire in wires:

@@ -7,6 +7,7 @@ import pytest
 
 from nbdspec import nbd
 from nbdspec.case import case
+from nbdspec.payloads import go_payload, option
 from nbdspec.sources import GATED, REQUIRED, threads, write
 
 SECTION = "plugin.threads"
@@ -143,11 +144,16 @@ def test_serial_connections(hosts, count):
     plugin = hosts.load(GATED, model=CONNECTIONS, options=threads(count))
     first = plugin.go()
     second = plugin.connect()
+    # all that it has to say to be let in, ahead of the greeting it waits for
+    flags = nbd.FIXED_NEWSTYLE | nbd.NO_ZEROES
+    words = flags.to_bytes(4, "big") + option(nbd.GO, go_payload("x"))
+    second.conn.send(words, "client flags and GO")
     exactly(plugin, write(first, 4), 1)
     assert len(plugin.names("open")) == 1
     first.leave()
-    second.greet()
-    second.go("x")
+    second.greeting()
+    second.export = second.expect_export(nbd.GO)
+    second.phase = "transmission"
     second.read(512, 0)
     order = plugin.names("open", "close")
     assert order == ["open", "close", "open"], f"{order}"

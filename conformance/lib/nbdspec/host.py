@@ -55,6 +55,17 @@ class Call:
         return f"{self.name}({', '.join(_short(arg) for arg in self.args)})"
 
 
+class Calls(list[Call]):
+    """What was recorded; to look at a call that was not made ends the case."""
+
+    def __getitem__(self, place):
+        try:
+            return super().__getitem__(place)
+        except IndexError:
+            came = ", ".join(str(call) for call in self) or "none"
+            raise Breach(f"a call at place {place} of the record", came) from None
+
+
 def _short(arg) -> str:
     return arg if isinstance(arg, str) else f"<{arg['type']}>"
 
@@ -161,12 +172,12 @@ class Host:
 
     # The record
 
-    def calls(self, *names: str) -> list[Call]:
+    def calls(self, *names: str) -> Calls:
         """What was recorded since the plugin was loaded; only those names."""
         with self.record.open("rb") as file:
             file.seek(self._since)
             lines = file.read().split(b"\n")[:-1]
-        found = []
+        found = Calls()
         for line in lines:
             entry = json.loads(line)
             call = Call(entry["call"], entry["args"], entry["thread"], entry["main"])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import re
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,6 +90,20 @@ def directory() -> Path:
 def load() -> dict[str, Mutant]:
     found = [parse(path) for path in sorted(directory().glob("*.patch"))]
     return {mutant.name: mutant for mutant in found}
+
+
+@functools.cache
+def spared() -> dict[str, str]:
+    """Case id -> why no mutant of the bundled server can be noticed by it."""
+    path = directory() / "spared.toml"
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise BadFile(f"{path}: {error}") from None
+    for id, reason in found.items():
+        if not isinstance(reason, str) or not reason:
+            raise BadFile(f"{path}: {id}: expected a reason")
+    return found
 
 
 def kills() -> dict[str, list[tuple[str, str]]]:

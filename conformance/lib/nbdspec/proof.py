@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from .collect import load_all
-from .mutants import Mutant, load
+from .mutants import Mutant, load, spared
 
 HEAD = """\
 # Proof that cases can fail
@@ -23,7 +23,7 @@ has to fail, for the reason that the mutant's file says. This page is generated 
 """
 
 
-def page(mutants: list[Mutant], ids: list[str]) -> str:
+def page(mutants: list[Mutant], ids: list[str], reasons: dict[str, str]) -> str:
     killers: dict[str, list[str]] = {id: [] for id in ids}
     for mutant in mutants:
         for id, _ in mutant.kills:
@@ -39,7 +39,8 @@ def page(mutants: list[Mutant], ids: list[str]) -> str:
         )
     lines += ["\n## Cases\n", "| case | mutants |", "|---|---|"]
     for id in ids:
-        names = ", ".join(dict.fromkeys(killers[id])) or "none yet"
+        names = ", ".join(dict.fromkeys(killers[id]))
+        names = names or f"none: {reasons.get(id, 'to be written')}"
         lines.append(f"| {id} | {names} |")
     return "\n".join(lines) + "\n"
 
@@ -48,11 +49,9 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         print("usage: python3 -m nbdspec.proof FILE", file=sys.stderr)
         return 2
-    found = load_all()
-    ids = sorted(
-        id for id, entries in found.items() if entries[0].group == "protocol"
+    Path(argv[0]).write_text(
+        page(list(load().values()), list(load_all()), spared()), "utf-8"
     )
-    Path(argv[0]).write_text(page(list(load().values()), ids), "utf-8")
     return 0
 
 
