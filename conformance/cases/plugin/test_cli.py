@@ -115,7 +115,8 @@ def test_single(hosts):
 @pytest.mark.parametrize("option", ["--no-such-option", "-Z"])
 def test_unknown(hosts, option):
     """An unknown option: status 1."""
-    done = hosts.command([option, "python", "p.py"], files=FILES)
+    words = [option, "-U", "-", "--run", "true", "python", "p.py"]
+    done = hosts.command(words, files=FILES)
     assert done.status == 1, done.words
 
 
