@@ -133,6 +133,7 @@ def pwrite(h, buf, offset, flags): hold()
     )
     assert plugin.eval("until(3)"), "idle"
     wire = plugin.go()
+    assert plugin.eval("until(3)"), "while a client says nothing"
     cookie = wire.request(nbd.WRITE, 0, data=b"w")
     plugin.inside(1)
     assert plugin.eval("until(3)"), "while a callback waits"

@@ -13,6 +13,9 @@ from .pool import Lease, Pool
 from .targets import Server, make
 from .verdict import Outcome, Verdict
 
+#: A server that crashes has ended so long after its connections have.
+_CRASH = 0.25
+
 
 class State:
     def __init__(self, options: RunOptions) -> None:
@@ -65,6 +68,8 @@ class State:
                 run.trouble(process.end_in_words())
             self.pool.drop(lease)
             return
+        if process is not None and run.breach is not None:
+            process.ends_within(_CRASH)  # its connections are the first to go
         if process is not None and process.status is not None:
             run.trouble(process.end_in_words())
             self.pool.drop(lease)
