@@ -135,20 +135,20 @@ compose (const char *kind, const char *fmt, va_list ap, size_t *len)
 }
 
 static void
-show_error (const char *fmt, va_list ap)
+show (const char *kind, int priority, const char *fmt, va_list ap)
 {
     AUTO_FREE char *line = NULL;
     size_t len = 0;
 
     if (log_sink == LOG_TO_NULL)
         return;
-    line = compose ("error", fmt, ap, &len);
+    line = compose (kind, fmt, ap, &len);
     if (line == NULL)
         return;
     switch (log_sink) {
     case LOG_TO_SYSLOG:
         /* syslog puts the program's name in front by itself. */
-        syslog (LOG_ERR, "%s", line + strlen (program) + 2);
+        syslog (priority, "%s", line + strlen (program) + 2);
         break;
     case LOG_TO_FILE:
         log_output_write (&to_file, line, len);
@@ -168,7 +168,19 @@ log_error (const char *fmt, ...)
     va_list ap;
 
     va_start (ap, fmt);
-    show_error (fmt, ap);
+    show ("error", LOG_ERR, fmt, ap);
+    va_end (ap);
+    errno = saved;
+}
+
+void
+log_warning (const char *fmt, ...)
+{
+    int saved = errno;
+    va_list ap;
+
+    va_start (ap, fmt);
+    show ("warning", LOG_WARNING, fmt, ap);
     va_end (ap);
     errno = saved;
 }
@@ -224,7 +236,7 @@ log_client_error (const char *fmt, ...)
         log_hidden (hidden);
         errno = saved;
         va_start (ap, fmt);
-        show_error (fmt, ap);
+        show ("error", LOG_ERR, fmt, ap);
         va_end (ap);
     }
     errno = saved;
@@ -256,7 +268,7 @@ log_fatal (const char *fmt, ...)
 
     if (log_sink == LOG_TO_SYSLOG || log_sink == LOG_TO_FILE) {
         va_start (ap, fmt);
-        show_error (fmt, ap);
+        show ("error", LOG_ERR, fmt, ap);
         va_end (ap);
         errno = saved;
     }

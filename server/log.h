@@ -25,6 +25,9 @@ void log_set_context (const char *name, unsigned connection);
 /* An error, in one line or several; always shown, goes where --log says. */
 void log_error (const char *fmt, ...) PRINTF_LIKE (1, 2);
 
+/* Goes where errors go, for what does no harm by itself. */
+void log_warning (const char *fmt, ...) PRINTF_LIKE (1, 2);
+
 /* An error that a client can cause as often as it likes: at most a few lines
  * a second per process are shown, the rest are counted and the count shown. */
 void log_client_error (const char *fmt, ...) PRINTF_LIKE (1, 2);

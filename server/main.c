@@ -208,6 +208,7 @@ fork_for_command (void)
 static void
 detach (void)
 {
+    process_find_user ();
     if (config.run)
         fork_for_command ();
     process_change_user ();

@@ -76,12 +76,12 @@ parse_id (const char *option, const char *kind, const char *text)
     return (unsigned) n;
 }
 
-void
-process_change_user (void)
-{
-    uid_t uid = (uid_t) -1;
-    gid_t gid = (gid_t) -1;
+static uid_t uid = (uid_t) -1;
+static gid_t gid = (gid_t) -1;
 
+void
+process_find_user (void)
+{
     if (config.user != NULL) {
         const struct passwd *pw = getpwnam (config.user);
 
@@ -92,6 +92,11 @@ process_change_user (void)
 
         gid = gr ? gr->gr_gid : parse_id ("-g", "group", config.group);
     }
+}
+
+void
+process_change_user (void)
+{
     if (config.group != NULL && setgroups (1, &gid) == -1)
         log_fatal ("-g: setgroups: %s: %m", config.group);
     if (config.group != NULL && setgid (gid) == -1)

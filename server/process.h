@@ -23,7 +23,8 @@ void process_null_stdio (void);
  * before anything that takes time: it may be another one by now. */
 void process_exit_with_parent (pid_t parent);
 
-/* -u, -g.  Both are looked up first, so that a wrong name changes nothing. */
+/* -u, -g: looks both up, so that a wrong name changes and starts nothing. */
+void process_find_user (void);
 void process_change_user (void);
 
 /* --swap */

@@ -2,9 +2,13 @@
  *
  * Counters for --stats.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend.h"
@@ -136,27 +140,60 @@ print_all (FILE *f)
     fprintf (f, "},\n  \"threads\": %d\n}\n", threads_max);
 }
 
+/* A file, which is replaced as a whole, or nothing yet.  A device, a pipe or a
+ * link is written to. */
+static bool
+is_replaceable (const char *path)
+{
+    struct stat st;
+
+    return lstat (path, &st) == -1 || S_ISREG (st.st_mode);
+}
+
+/* 0, or -1 with errno set. */
+static int
+write_file (FILE *f)
+{
+    int bad;
+
+    if (!f)
+        return -1;
+    print_all (f);
+    bad = ferror (f);
+    return fclose (f) != 0 || bad ? -1 : 0;
+}
+
+/* A pipe that nobody reads is an error, not a reason to wait. */
+static FILE *
+open_in_place (const char *path)
+{
+    int fd = open (path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK);
+
+    return fd == -1 ? NULL : fdopen (fd, "w");
+}
+
 void
 stats_write (void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     SCOPED_LOCK (&lock);
     AUTO_FREE char *temporary = NULL;
-    FILE *f;
-    int bad;
 
     if (!config.stats)
         return;
-    if (asprintf (&temporary, "%s.new", config.stats) == -1
-        || !(f = fopen (temporary, "we"))) {
-        log_error ("--stats: %s.new: %m", config.stats);
+    if (!is_replaceable (config.stats)) {
+        if (write_file (open_in_place (config.stats)) == -1)
+            log_error ("--stats: %s: %m", config.stats);
         return;
     }
-    print_all (f);
-    bad = ferror (f);
-    bad |= fclose (f);
-    if (bad || rename (temporary, config.stats) == -1) {
+    if (asprintf (&temporary, "%s.%d", config.stats, (int) getpid ()) == -1) {
+        temporary = NULL;
+        return;
+    }
+    if (write_file (fopen (temporary, "wxe")) == -1
+        || rename (temporary, config.stats) == -1) {
         log_error ("--stats: %s: %m", config.stats);
-        unlink (temporary);
+        if (errno != EEXIST) /* then it is not ours */
+            unlink (temporary);
     }
 }

@@ -227,8 +227,7 @@ tls_setup (void)
             log_fatal ("--tls=require: no certificates found; use "
                        "--tls-certificates or --tls-psk");
         if (config.tls_asked)
-            log_error ("warning: --tls=on: no certificates found, so there is "
-                       "no TLS");
+            log_warning ("--tls=on: no certificates found, so there is no TLS");
         config.tls = TLS_OFF;
         return;
     }

@@ -393,7 +393,7 @@ def test_truth(place: Path, way: str) -> None:
         assert getattr(connect(server), question)() is answer
         connect(server)
         name = text.split("(")[0].split()[1]
-        warning = f"{name}: warning: returned "
+        warning = f"{name}: returned "
         assert server.log().count(warning) == 1, server.log()
 
 

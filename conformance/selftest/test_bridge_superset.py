@@ -186,7 +186,7 @@ def can_fua(h): return nbdkit.FUA_NATIVE
         h.shutdown()
         server.stop()
         assert "pwrite\nflush\n" in server.log()
-        assert "can_fua: warning: returned FUA_NATIVE" in server.log()
+        assert "can_fua: returned FUA_NATIVE" in server.log()
 
 
 def test_native_fua_of_version_1_without_flush(place: Path) -> None:

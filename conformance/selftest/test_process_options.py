@@ -355,6 +355,27 @@ def test_stats_are_written(place: Path) -> None:
     assert stats["callbacks"]["pread"] == 1
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_stats_replace_nothing_but_files(kind: str, place: Path) -> None:
+    """A device, say: root's --stats=/dev/full must leave it one."""
+    stats, reader = place / "stats", -1
+    if kind == "link":
+        stats.symlink_to(place / "file")
+        (place / "file").touch()
+    else:
+        os.mkfifo(stats)
+        reader = os.open(stats, os.O_RDONLY | os.O_NONBLOCK)
+    before = stats.lstat()
+    with Server(place, "--stats", str(stats), "memory", "1M") as s:
+        assert s.stop() == 0
+        assert s.log() == ""
+    assert stats.lstat().st_ino == before.st_ino
+    text = os.read(reader, 65536) if reader >= 0 else stats.read_bytes()
+    assert json.loads(text)["bytes_in"] == 0
+    if reader >= 0:
+        os.close(reader)
+
+
 CONTROL = """
 def preconnect(readonly): pass
 def list_exports(readonly, is_tls): return [""]

@@ -49,6 +49,11 @@ from server_process import NBDSPECD, needs_python, refused
         (["-i", "no.such.host.invalid", "null", "1M"], "getaddrinfo: no.such.host"),
         (["--vsock", "-p", "http", "null", "1M"], "-p: 'http': expected a number"),
         (["-u", "no-such-user", "-U", "-", "null", "1M"], "-u option: no-such-user"),
+        # the command does not run: refused looks at standard output
+        (
+            ["-g", "no-such-group", "--run", "echo it ran", "null", "1M"],
+            "-g option: no-such-group",
+        ),
         (["-g", "no-such-group", "-U", "-", "null", "1M"], "-g option: no-such-group"),
         (["-P", "/nowhere/pid", "null", "1M"], "-P: /nowhere/pid: No such file"),
         (["--stats", "/nowhere/s", "null", "1M"], "--stats: /nowhere/s: No such file"),

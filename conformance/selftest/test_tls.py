@@ -86,7 +86,7 @@ def test_bad_priority(pki: Path) -> None:
 def test_on_without_credentials_warns_and_goes_on(place: Path) -> None:
     home = {"HOME": str(place)}
     with Server(place, "--tls=on", "null", "1M", env=home) as s:
-        assert "warning: --tls=on: no certificates found" in s.log()
+        assert "nbdspecd: warning: --tls=on: no certificates found" in s.log()
         with Client(s.socket) as c:
             c.greet()
             c.option(STARTTLS)

@@ -179,15 +179,13 @@ exception_log_syntax (const char *file)
     return 0;
 }
 
-static void
-report (enum callback cb, const char *kind, const char *fmt, va_list args)
+/* Malloc'ed, or NULL. */
+static char *
+format (const char *fmt, va_list args)
 {
-    AUTO_FREE char *text = NULL;
+    char *text;
 
-    if (vasprintf (&text, fmt, args) == -1)
-        text = NULL;
-    log_error ("%s: %s: %s: %s", script_name, callback_name (cb), kind,
-               text ? text : "no memory");
+    return vasprintf (&text, fmt, args) == -1 ? NULL : text;
 }
 
 void
@@ -196,8 +194,10 @@ callback_error (enum callback cb, const char *fmt, ...)
     va_list args;
 
     va_start (args, fmt);
-    report (cb, "error", fmt, args);
+    AUTO_FREE char *text = format (fmt, args);
     va_end (args);
+    log_error ("%s: %s: error: %s", script_name, callback_name (cb),
+               text ? text : "no memory");
 }
 
 void
@@ -206,8 +206,10 @@ callback_warning (enum callback cb, const char *fmt, ...)
     va_list args;
 
     va_start (args, fmt);
-    report (cb, "warning", fmt, args);
+    AUTO_FREE char *text = format (fmt, args);
     va_end (args);
+    log_warning ("%s: %s: %s", script_name, callback_name (cb),
+                 text ? text : "no memory");
 }
 
 /* ssl.SSLError, socket.herror and socket.gaierror are OSErrors whose errno is
