@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ import pytest
 from nbdspec import nbd
 from nbdspec.case import case
 from nbdspec.host import program_words
+from nbdspec.watch import ended
 
 SECTION = "plugin.cli"
 
@@ -35,16 +35,6 @@ CLIENT = (
     f"{sys.executable} -c 'import nbd; h = nbd.NBD(); h.connect_uri(\"'$uri'\"); "
     "print(h.pread(4, 0), h.get_size())'"
 )
-
-
-@contextlib.contextmanager
-def running(argv: list[str], **how):
-    """A process that ends when the case does, however that ends."""
-    with subprocess.Popen(argv, **how) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def run(hosts, command: str, *options: str, words=()):
@@ -91,15 +81,8 @@ def test_single(hosts):
     directory = hosts.directory({"p.py": source})
     here, there = socket.socketpair()
     program = program_words(hosts.pool.target)
-    env = {**os.environ, "PYTHONPATH": str(hosts.plugins), "NBDSPEC_RECORD": "record"}
-    env.pop("PYTHONUNBUFFERED", None)
-    with running(
-        [*program, "-s", "python", "p.py"],
-        stdin=there,
-        stdout=there,
-        cwd=directory,
-        env=env,
-    ) as process:
+    argv = [*program, "-s", "python", "p.py"]
+    with hosts.spawn(argv, directory, stdin=there, stdout=there) as process:
         there.close()
         wire = hosts.adopt(here)
         wire.greet()
@@ -115,7 +98,8 @@ def test_single(hosts):
 @pytest.mark.parametrize("option", ["--no-such-option", "-Z"])
 def test_unknown(hosts, option):
     """An unknown option: status 1."""
-    words = [option, "-U", "-", "--run", "true", "python", "p.py"]
+    # One that is taken must not make a daemon that the whole network can reach.
+    words = ["-f", "-U", "-", "--run", "true", option, "python", "p.py"]
     done = hosts.command(words, files=FILES)
     assert done.status == 1, done.words
 
@@ -138,26 +122,17 @@ def test_exit_with_parent(hosts):
     directory = hosts.directory(FILES)
     program = program_words(hosts.pool.target)
     argv = [*program, "--exit-with-parent", "-P", "pid", "-U", "s", "python", "p.py"]
-    env = {**os.environ, "PYTHONPATH": str(hosts.plugins), "NBDSPEC_RECORD": "record"}
-    env.pop("PYTHONUNBUFFERED", None)
-    parent = subprocess.Popen(
-        [sys.executable, "-c", "import subprocess, sys; subprocess.call(sys.argv[1:])"]
-        + argv,
-        cwd=directory,
-        env=env,
-    )
-    path = directory / "pid"
-    hosts.wait_for(directory, "the pid file", lambda: path.exists() and path.read_text())
-    pid = int(path.read_text())
-    watch = os.pidfd_open(pid)
-    parent.kill()
-    parent.wait()
-    from nbdspec.watch import ended
-
-    gone = ended(watch, 10)
-    os.close(watch)
-    if not gone:
-        os.kill(pid, signal.SIGKILL)
+    starter = "import subprocess, sys; subprocess.call(sys.argv[1:])"
+    with hosts.spawn([sys.executable, "-c", starter, *argv], directory) as parent:
+        path = directory / "pid"
+        hosts.wait_for(
+            directory, "the pid file", lambda: path.exists() and path.read_text()
+        )
+        watch = os.pidfd_open(int(path.read_text()))
+        parent.kill()
+        parent.wait()
+        gone = ended(watch, 10)
+        os.close(watch)
     assert gone, "the host outlived its parent"
 
 
@@ -178,14 +153,8 @@ def test_activation(hosts):
     listening.bind(str(directory / "s"))
     listening.listen()
     number = listening.fileno()
-    env = {**os.environ, "PYTHONPATH": str(hosts.plugins), "NBDSPEC_RECORD": "record"}
-    env.pop("PYTHONUNBUFFERED", None)
-    with running(
-        [sys.executable, "-c", ACTIVATE, str(number), *program, "python", "p.py"],
-        cwd=directory,
-        env=env,
-        pass_fds=[number],
-    ) as process:
+    argv = [sys.executable, "-c", ACTIVATE, str(number), *program, "python", "p.py"]
+    with hosts.spawn(argv, directory, pass_fds=[number]) as process:
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(10)
         sock.connect(str(directory / "s"))
@@ -254,11 +223,7 @@ def test_v2v(hosts):
         *debug.split(),
         *["python", "script=p.py", "disk=1", "url=https://host/x?y=z"],
     ]
-    env = {**os.environ, "PYTHONPATH": str(hosts.plugins), "NBDSPEC_RECORD": "record"}
-    env.pop("PYTHONUNBUFFERED", None)
-    with running(
-        argv, cwd=directory, env=env, stderr=subprocess.DEVNULL
-    ) as process:
+    with hosts.spawn(argv, directory, stderr=subprocess.DEVNULL) as process:
         path = directory / "pid"
         hosts.wait_for(
             directory, "the pid file", lambda: path.exists() and path.read_text()

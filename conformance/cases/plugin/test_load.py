@@ -11,7 +11,7 @@ import pytest
 
 from nbdspec import nbd
 from nbdspec.case import case
-from nbdspec.host import program_words
+from nbdspec.host import LIMIT, program_words
 from nbdspec.nbd import EIO
 
 SECTION = "plugin.load"
@@ -407,11 +407,11 @@ def test_shebang(hosts):
     # A link, because a path with a space in it cannot stand in that line.
     (directory / "host").symlink_to(shutil.which(program_words(hosts.pool.target)[0]))
     (directory / "p.py").chmod(0o755)
-    done = subprocess.run(
-        ["./p.py", "--dump-plugin"], cwd=directory, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "python_version" in done.stdout
+    argv = ["./p.py", "-f", "-U", "s", "--dump-plugin"]
+    with hosts.spawn(argv, directory, stdout=subprocess.PIPE) as process:
+        out = process.communicate(timeout=LIMIT)[0]
+    assert process.returncode == 0
+    assert b"python_version" in out
 
 
 @case("plugin.load.print-single", req=["PY-LOAD-32"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
+from . import leftovers
 from .client import WireClient
 from .client_libnbd import connect as libnbd_connect
 from .client_libnbd import handle as libnbd_handle
@@ -26,6 +29,7 @@ from .host import (
     environment,
     program_words,
 )
+from .leftovers import off_the_net
 from .process import CannotStart, scratch
 from .targets.base import Server, Target
 from .verdict import Breach, Hang
@@ -33,6 +37,9 @@ from .wire import Wire
 
 #: Recorders that stay up at once in one process.
 KEEP = 5
+
+#: Options by which a command line says where the host is to listen.
+_PLACES = {"-U", "--unix", "-s", "--single"}
 
 
 class Plugin:
@@ -205,39 +212,68 @@ class Hosts:
         stdin: bytes = b"",
         options: tuple[str, ...] = (),
         env: dict[str, str] | None = None,
-        cwd: Path | None = None,
         files: dict[str, str | bytes] | None = None,
     ) -> "Ended":
         """Runs the host's program to its end, in a directory with these files.
 
-        The words follow the options; "-f" and a socket are not added.
+        The words follow the options. Where they do not say where it is to listen,
+        "-f" and a socket come first: a host that takes a word that it should refuse
+        would serve the whole network.
         """
-        directory = cwd or self.directory(files)
-        argv = [*program_words(self.pool.target), *options, *words]
+        directory = self.directory(files)
+        where = () if _PLACES & {*options, *words} else ("-f", "-U", "s")
+        argv = [*program_words(self.pool.target), *where, *options, *words]
+        told = " ".join(argv).encode("utf-8", "backslashreplace").decode()
+        self.run.transcript.sent(0, b"", told)
+        streams = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+        with self.spawn(argv, directory, env=env, **streams) as process:
+            try:
+                out, err = process.communicate(stdin, LIMIT)
+            except subprocess.TimeoutExpired as error:
+                came = f"no end within {LIMIT:g} s; stderr: {error.stderr!r}"
+                raise Hang("the host to end", came) from None
+        return Ended(
+            process.returncode,
+            out.decode("utf-8", "replace"),
+            err.decode("utf-8", "replace"),
+            directory,
+        )
+
+    @contextmanager
+    def spawn(
+        self,
+        argv: list[str],
+        directory: Path,
+        *,
+        env: dict[str, str] | None = None,
+        **how,
+    ) -> Iterator[subprocess.Popen]:
+        """A process that is killed when the block ends, if it still runs.
+
+        What it leaves behind, daemons too, ends with the case.
+        """
         more = environment(directory / "record", directory / "control", Setup())
         variables = {**os.environ, **more, **(env or {})}
         for name in ("PYTHONUNBUFFERED", "LISTEN_FDS", "LISTEN_PID"):
             if name not in (env or {}):
                 variables.pop(name, None)
-        told = " ".join(argv).encode("utf-8", "backslashreplace").decode()
-        self.run.transcript.sent(0, b"", told)
-        try:
-            done = subprocess.run(
-                argv,
-                input=stdin,
-                capture_output=True,
-                env=variables,
-                cwd=directory,
-                timeout=LIMIT,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise Hang("the host to end", f"no end; stderr: {error.stderr}") from None
-        return Ended(
-            done.returncode,
-            done.stdout.decode("utf-8", "replace"),
-            done.stderr.decode("utf-8", "replace"),
-            directory,
+        process = subprocess.Popen(
+            argv,
+            cwd=directory,
+            env=variables,
+            start_new_session=True,
+            preexec_fn=off_the_net,
+            **how,
         )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
 
     def wait_for(self, directory: Path, what: str, ready: Callable[[], object]):
         """What ready() returns, once that is true."""
@@ -271,6 +307,7 @@ class Hosts:
             self._finish_shared(host)
         for host in self._private:
             self._finish_private(host)
+        leftovers.end(self.directories)
         for directory in self.directories:
             subprocess.run(["rm", "-rf", str(directory)], check=False)
 
