@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 from kit import CASES, Kit
+
+from nbdspec import nbd
+from nbdspec.clock import Clock
+from nbdspec.conn import Chop, Conn
+from nbdspec.transcript import Transcript
+from nbdspec.verdict import Hang
+from nbdspec.wire import Wire
 
 #: What a server that hangs may take: as little as a busy machine allows.
 IMPATIENT = {"NBDSPEC_TIME_FACTOR": "0.2"}
@@ -89,6 +97,60 @@ def test_hang(kit: Kit) -> None:
     run = kit.server("hang", "--case", "self.read", **IMPATIENT)
     assert run.verdicts == {"self.read": "FAIL"}
     assert "nothing within" in run.message("self.read")
+
+
+def test_hang_where_a_should_is_asked_for(kit: Kit) -> None:
+    """It fails, for a client would wait for ever; load may be the cause, though."""
+    kit.write("""
+        @case("self.should", req=["TX-READ-05"], level=SHOULD)
+        def test_should(wire):
+            \"\"\"Something that a server should do.\"\"\"
+            wire.transmit()
+            wire.read(512, 0)
+        """)
+    run = kit.server("hang", **IMPATIENT)
+    assert run.verdicts == {"self.should": "FAIL"}
+    assert "a case of any level" in run.message("self.should")
+    assert "NBDSPEC_TIME_FACTOR" in run.message("self.should")
+
+
+class Silent:
+    """A socket from which nothing comes; a time limit is over at once."""
+
+    family = socket.AF_UNIX
+
+    def settimeout(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def gettimeout(self) -> float:
+        return self.seconds
+
+    def sendall(self, data: bytes) -> None:
+        return
+
+    def recv(self, count: int) -> bytes:
+        raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("command", "length", "limit"),
+    [
+        (nbd.READ, 512, "5.0"),
+        (nbd.READ, 32 << 20, "13.0"),
+        (nbd.READ, (1 << 32) - 1, "21.0"),
+        (nbd.BLOCK_STATUS, 513 << 20, "21.0"),
+        (nbd.TRIM, 1 << 20, "5.0"),
+    ],
+)
+def test_limit_grows_with_the_reply(
+    monkeypatch: pytest.MonkeyPatch, command: int, length: int, limit: str
+) -> None:
+    monkeypatch.setenv("NBDSPEC_TIME_FACTOR", "1")
+    conn = Conn(Silent(), Transcript(), Clock(), Chop())  # type: ignore[arg-type]
+    wire = Wire(conn, [])
+    cookie = wire.request(command, 0, length)
+    with pytest.raises(Hang, match=f"nothing within {limit} s"):
+        wire.wait(cookie)
 
 
 def test_slow_is_no_mistake(kit: Kit) -> None:

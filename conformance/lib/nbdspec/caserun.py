@@ -14,6 +14,12 @@ from .transcript import Transcript
 from .verdict import Breach, Finding, Hang, Level, NotApplicable, Outcome, Verdict
 
 
+_LATE = (
+    "What does not come in time fails a case of any level. Where the machine is busy, "
+    "NBDSPEC_TIME_FACTOR=4 gives it four times as long."
+)
+
+
 class CaseRun:
     def __init__(self, case: Case, variant: str) -> None:
         self.case = case
@@ -78,6 +84,8 @@ class CaseRun:
         rows = list(self.case.req)
         if isinstance(breach, Breach):
             lines += [f"expected: {breach.expected}", f"came: {breach.came}"]
+            if isinstance(breach, Hang):
+                lines.append(_LATE)
             if breach.row:
                 rows = [breach.row]
         else:

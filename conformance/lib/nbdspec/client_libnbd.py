@@ -8,6 +8,7 @@ from pathlib import Path
 
 from . import nbd as proto
 from .client import Client, Extents, Refused
+from .clock import weight
 from .relay import Relay
 from .targets.base import Server
 from .transcript import Transcript
@@ -65,7 +66,7 @@ class LibnbdClient(Client):
             self.h.set_tls_username(key[0])
             self.h.set_tls_psk_file(str(key[1]))
         self._transcript = transcript
-        self._limit = server.clock.limit
+        self._clock = server.clock
         self._conn = transcript.connection()
         self._relay = Relay(server.socket(), server.clock.limit)
         self._relay.start()
@@ -106,7 +107,8 @@ class LibnbdClient(Client):
         }
         return proto.HAS_FLAGS | sum(flag for flag, ask in asked.items() if ask())
 
-    def _run(self, words: str, function, *args):
+    def _run(self, words: str, function, *args, due: int = 0):
+        self._relay.limit = self._clock.limit_for(due)
         try:
             return function(*args)
         except libnbd.Error as error:
@@ -118,23 +120,28 @@ class LibnbdClient(Client):
 
     def pread(self, length: int, offset: int, flags: int = 0) -> bytes:
         words = f"h.pread({length}, {offset}, {flags})"
-        return bytes(self._run(words, self.h.pread, length, offset, flags))
+        due = weight(proto.READ, length)
+        return bytes(self._run(words, self.h.pread, length, offset, flags, due=due))
 
     def pwrite(self, data: bytes, offset: int, flags: int = 0) -> None:
         words = f"h.pwrite({len(data)} bytes, {offset}, {flags})"
-        self._run(words, self.h.pwrite, data, offset, flags)
+        due = weight(proto.WRITE, len(data))
+        self._run(words, self.h.pwrite, data, offset, flags, due=due)
 
     def flush(self) -> None:
         self._run("h.flush()", self.h.flush)
 
     def trim(self, length: int, offset: int, flags: int = 0) -> None:
-        self._run(f"h.trim({length}, {offset})", self.h.trim, length, offset, flags)
+        words, due = f"h.trim({length}, {offset})", weight(proto.TRIM, length)
+        self._run(words, self.h.trim, length, offset, flags, due=due)
 
     def zero(self, length: int, offset: int, flags: int = 0) -> None:
-        self._run(f"h.zero({length}, {offset})", self.h.zero, length, offset, flags)
+        words, due = f"h.zero({length}, {offset})", weight(proto.WRITE_ZEROES, length)
+        self._run(words, self.h.zero, length, offset, flags, due=due)
 
     def cache(self, length: int, offset: int, flags: int = 0) -> None:
-        self._run(f"h.cache({length}, {offset})", self.h.cache, length, offset, flags)
+        words, due = f"h.cache({length}, {offset})", weight(proto.CACHE, length)
+        self._run(words, self.h.cache, length, offset, flags, due=due)
 
     def block_status(self, length: int, offset: int, flags: int = 0) -> Extents:
         found: Extents = {}
@@ -143,11 +150,12 @@ class LibnbdClient(Client):
             found[context] = list(zip(flat[::2], flat[1::2]))
 
         words = f"h.block_status({length}, {offset}, {flags})"
-        self._run(words, self.h.block_status, length, offset, extent, flags)
+        due = weight(proto.BLOCK_STATUS, length)
+        self._run(words, self.h.block_status, length, offset, extent, flags, due=due)
         return found
 
     def close(self) -> None:
         if self.h.aio_is_ready():
             self.h.shutdown()
         self._tell()
-        self._relay.join(self._limit)
+        self._relay.join(self._clock.limit)

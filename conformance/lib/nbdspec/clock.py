@@ -5,10 +5,20 @@ from __future__ import annotations
 
 import os
 
+from . import nbd
+
 #: A server on this machine gets this long before it counts as hung.
 FLOOR = 5.0
 #: A remote one as many of its own round trips, where that is more.
 ROUND_TRIPS = 30
+#: A large reply gets longer: a second for so many bytes, of which no more count than
+#: the longest request of most servers has.
+BYTES_A_SECOND = 4 << 20
+MOST = 64 << 20
+#: An extent is to find before it is to send, and takes as long as so many bytes.
+EXTENT = 64
+#: SR-35: no chunk holds more extents.
+EXTENTS = 1 << 20
 
 
 #: A server that hung so often will hang again; waiting as long each time tells nothing.
@@ -16,6 +26,13 @@ PATIENCE = 3
 IMPATIENT = 0.5
 #: The next run of a case that hung has its verdict already: it fails.
 AGAIN = 0.2
+
+
+def weight(command: int, length: int) -> int:
+    """What a request adds to the bytes that a server is given time for."""
+    if command in (nbd.BLOCK_STATUS, nbd.TRIM):
+        return min(length // 512, EXTENTS) * EXTENT
+    return min(length, MOST)
 
 
 class Clock:
@@ -42,14 +59,22 @@ class Clock:
 
     @property
     def limit(self) -> float:
-        return self._factor * max(self._floor, ROUND_TRIPS * self.round_trip)
+        return self.limit_for(0)
+
+    def limit_for(self, size: int) -> float:
+        """The limit while so many bytes are due.
+
+        A server that is far away needs its round trips; all else sinks with patience.
+        """
+        away = ROUND_TRIPS * self.round_trip
+        size_time = self._patience * min(size, MOST) / BYTES_A_SECOND
+        return self._factor * (max(self._patience * FLOOR, away) + size_time)
 
     @property
-    def _floor(self) -> float:
-        """Only the floor sinks: a server that is far away needs its round trips."""
+    def _patience(self) -> float:
         if Clock.again:
-            return FLOOR * AGAIN
-        return FLOOR * IMPATIENT if Clock.hangs >= PATIENCE else FLOOR
+            return AGAIN
+        return IMPATIENT if Clock.hangs >= PATIENCE else 1.0
 
     @classmethod
     def case_starts(cls, id: str) -> None:

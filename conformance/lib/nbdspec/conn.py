@@ -96,6 +96,10 @@ class Conn:
         except TimeoutError:
             raise Hang("the server to take what it is sent", "no progress") from None
 
+    def allow(self, size: int) -> None:
+        """What comes next may take as long as so many bytes need."""
+        self.sock.settimeout(self._clock.limit_for(size))
+
     def read(self, count: int, expected: str) -> bytes:
         """Exactly count bytes, which become part of the unit being read."""
         self.flush()

@@ -230,7 +230,7 @@ class Hosts:
             try:
                 out, err = process.communicate(stdin, LIMIT)
             except subprocess.TimeoutExpired as error:
-                came = f"no end within {LIMIT:g} s; stderr: {error.stderr!r}"
+                came = f"no end; stderr: {error.stderr}"
                 raise Hang("the host to end", came) from None
         return Ended(
             process.returncode,

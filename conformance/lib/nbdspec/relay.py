@@ -24,7 +24,8 @@ class Relay(threading.Thread):
         super().__init__(daemon=True)
         self.client, self._near = socket.socketpair()
         self._far = server
-        self._limit = limit
+        #: how long an answer may take; changed for a request before that is sent
+        self.limit = limit
         self._log: list[tuple[bool, bytes]] = []
         self._lock = threading.Lock()
         self.hung = False
@@ -38,7 +39,7 @@ class Relay(threading.Thread):
         while reading:
             writing = [self._far] if to_far else []
             writing += [self._near] if to_near else []
-            limit = self._limit if waiting else None
+            limit = self.limit if waiting else None
             ready = select.select(reading, writing, [], limit)
             if not any(ready):
                 self.hung = True

@@ -133,6 +133,7 @@ class Player:
     def _message(self, conn: Conn, step: dict) -> tuple[str, bytes]:
         """One message of the server, in words and bytes."""
         unit = str(step.get("unit", "bytes"))
+        conn.allow(int(step.get("length", 0)))
         try:
             if unit == "eof":
                 rest = conn.drain()

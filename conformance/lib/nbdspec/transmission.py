@@ -8,6 +8,7 @@ from typing import Mapping
 
 from . import nbd
 from .chunks import Assembler, Chunk, Reply, Request, check_error
+from .clock import weight
 from .conn import Conn
 from .handshake import Handshake
 from .payloads import extended_request
@@ -29,6 +30,8 @@ class Transmission(Handshake):
         self._building: dict[int, Assembler] = {}
         self._finished: dict[int, Reply] = {}
         self._next_cookie = _FIRST_COOKIE
+        #: what all pending requests weigh
+        self._due = 0
 
     # Requests
 
@@ -77,6 +80,7 @@ class Transmission(Handshake):
             words += f", {len(data)} bytes of payload"
         if command != nbd.DISC:
             self.pending[cookie] = asked
+            self._due += weight(command, about)
         self.conn.send(head + data, words)
         return cookie
 
@@ -98,6 +102,7 @@ class Transmission(Handshake):
 
     def _take(self, expected: str) -> None:
         """Reads one reply or chunk."""
+        self.conn.allow(self._due)
         (magic,) = struct.unpack(">I", self.conn.read(4, expected))
         if magic == nbd.SIMPLE_MAGIC:
             self._simple(expected)
@@ -177,7 +182,9 @@ class Transmission(Handshake):
         return self.pending[cookie]
 
     def _finish(self, reply: Reply) -> None:
-        del self.pending[reply.request.cookie]
+        asked = self.pending.pop(reply.request.cookie)
+        self._due -= weight(asked.command, asked.length)
+        self.conn.allow(self._due)
         self._finished[reply.request.cookie] = reply
 
     # Expectations
