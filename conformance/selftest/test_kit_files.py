@@ -86,15 +86,18 @@ def test_other_server_or_version(kit: Kit) -> None:
         (("[[known]]", "[[knwon]]"), "key 'knwon' is unknown"),
         (("[[known]]", "[[known]"), "line 2"),
         (("reference", 'versions = "new"\nreference'), "expected >=1.2,<2"),
+        (("[[known]]", "known = [1]\n[[other]]"), "expected [[known]] tables"),
+        (("it is", "\udcff"), "codec can't decode"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_bad_known(kit: Kit, change: tuple[str, str], words: str) -> None:
     entry(kit)
     path = kit.directory / "known.toml"
-    path.write_text(path.read_text().replace(*change))
+    text = path.read_text().replace(*change)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
     run = kit.server("", "--known", "known.toml")
-    assert run.status == 1
+    assert run.status == 2
     assert "known.toml" in run.err and words in run.err
     assert len(run.err.strip().splitlines()) == 1
 
@@ -150,7 +153,7 @@ def test_replay_needs_neither_pytest_nor_libnbd(kit: Kit) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ":1: expected"),
+        ("", ":1: Expecting value"),
         ("not json", ":1: "),
         ('{"nbdspec-replay": 2}', ":1: expected"),
         ('{"nbdspec-replay": 1}\n{"conn": 0, "dir": "sned"}', ":2: key dir"),
@@ -163,16 +166,48 @@ def test_replay_needs_neither_pytest_nor_libnbd(kit: Kit) -> None:
     ids=["empty", "no-json", "version", "dir", "conn", "hex"],
 )
 def test_bad_replay(kit: Kit, text: str, words: str) -> None:
-    (kit.directory / "bad.jsonl").write_text(text)
+    bad_replay(kit, text.encode(), words)
+
+
+REPLAY = b'{"nbdspec-replay": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x7fELF\xff\xfe\0", ":1: 'utf-8' codec"),
+        (REPLAY + b"\xff", ":2: 'utf-8' codec"),
+        (b"[]", ":1: expected a JSON object, not []"),
+        (b"1", ":1: expected a JSON object, not 1"),
+        (REPLAY + b"null", ":2: expected a JSON object, not null"),
+        (b"[" * 100000, ":1: "),
+        (b'{"nbdspec-replay": 1, "mode": 1}', ":1: key mode"),
+        (b'{"nbdspec-replay": 1, "mode": {"size": "big"}}', ":1: key mode: size"),
+        (REPLAY + b'{"conn": 0, "dir": "recv", "length": -1}', ":2: key length"),
+        (REPLAY + b'{"conn": 0, "dir": "recv", "hex": "x"}', ":2: key hex"),
+        (REPLAY + b'{"conn": 0, "dir": "expect", "hex": "(("}', ":2: key hex"),
+        (REPLAY + b'{"conn": 0, "dir": "expect", "or": [1]}', ":2: key hex or or"),
+        (REPLAY + b'{"conn": 0, "dir": "send", "then": "00"}', ":2: key times"),
+        (REPLAY + b'{"conn": [], "dir": "send"}', ":2: key conn"),
+    ],
+)
+def test_replay_of_anything(kit: Kit, data: bytes, words: str) -> None:
+    bad_replay(kit, data, words)
+
+
+def bad_replay(kit: Kit, data: bytes, words: str) -> None:
+    (kit.directory / "bad.jsonl").write_bytes(data)
     run = kit.run("replay", "bad.jsonl", "--cmd", kit.fake())
-    assert run.status == 1
+    assert run.status == 2
     assert f"bad.jsonl{words}" in run.err
     assert len(run.err.strip().splitlines()) == 1
 
 
 def test_replay_that_is_missing(kit: Kit) -> None:
     run = kit.run("replay", "none.jsonl", "--cmd", kit.fake())
-    assert (run.status, "none.jsonl: No such file" in run.err) == (1, True)
+    assert (run.status, "none.jsonl: No such file" in run.err) == (2, True)
+    run = kit.run("replay", ".", "--cmd", kit.fake())
+    assert (run.status, ".: Is a directory" in run.err) == (2, True)
 
 
 # Profile
@@ -203,12 +238,17 @@ def test_probe_and_profile(kit: Kit) -> None:
         ("size = 'big'", "key 'size': expected a value of type int"),
         ("szie = 1", "key 'szie' is unknown"),
         ("size 1", "line 1"),
+        ("minimum = 0", "key 'minimum': expected 1 or more"),
+        ("size = -1", "key 'size': expected 0 or more"),
+        ("contexts = [1]", "key 'contexts': expected strings"),
+        ("size = \udcff", "codec can't decode"),
     ],
 )
 def test_bad_profile(kit: Kit, text: str, words: str) -> None:
-    (kit.directory / "profile.toml").write_text(text)
+    (kit.directory / "profile.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
     run = kit.server("", "--profile", "profile.toml")
-    assert run.status == 1
+    assert run.status == 2
+    assert len(run.err.strip().splitlines()) == 1
     assert "profile.toml" in run.err and words in run.err
 
 
@@ -227,11 +267,43 @@ def test_compare(kit: Kit) -> None:
     assert " FAIL -> PASS  self.read" in run.out and "nothing got worse" in run.out
 
 
-def test_bad_result(kit: Kit) -> None:
-    (kit.directory / "bad.json").write_text("[]")
+HEADED = b'{"nbdspec": "1", "target": "x", "cases": '
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"[]", "no 'nbdspec'"),
+        (b"\x7fELF\xff", "expected a result file in JSON"),
+        (b"[" * 100000, "expected a result file in JSON"),
+        (HEADED + b"1}", "key 'cases': expected a list"),
+        (HEADED + b"[1]}", "case 1: expected an object"),
+        (HEADED + b'[{"id": 1}]}', "case 1: key 'id'"),
+        (HEADED + b'[{"id": "a", "verdict": "GOOD", "message": ""}]}', "key 'verdict'"),
+        (HEADED + b'[], "totals": []}', "key 'totals'"),
+    ],
+)
+def test_bad_result(kit: Kit, data: bytes, words: str) -> None:
+    (kit.directory / "bad.json").write_bytes(data)
     run = kit.run("compare", "bad.json", "bad.json")
-    assert run.status == 1
-    assert "bad.json: no 'nbdspec'" in run.err
+    assert run.status == 2
+    assert "bad.json: " in run.err and words in run.err
+    assert len(run.err.strip().splitlines()) == 1
+
+
+def test_missing_result(kit: Kit) -> None:
+    run = kit.run("compare", "none.json", "none.json")
+    assert (run.status, run.err) == (2, "nbdspec: none.json: No such file or directory\n")
+
+
+@pytest.mark.parametrize("text", ["def broken(:", "import no_such_module", "nothing"])
+@pytest.mark.parametrize("command", [["explain", "self.read"], ["list"]])
+def test_cases_that_cannot_be_loaded(kit: Kit, text: str, command: list[str]) -> None:
+    (kit.cases / "test_broken.py").write_text(text)
+    run = kit.run(*command)
+    assert run.status == 2
+    assert "test_broken.py: " in run.err
+    assert len(run.err.strip().splitlines()) == 1
 
 
 # What there is

@@ -8,7 +8,7 @@ import importlib
 import sys
 
 from . import __version__
-from .errors import BadFile, KitError, NothingSelected
+from .errors import KitError, NothingSelected
 
 #: command -> (module with add_arguments and run, one line for the help)
 COMMANDS = {
@@ -40,9 +40,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         return arguments.run(arguments)
-    except BadFile as error:
-        print(f"nbdspec: {error}", file=sys.stderr)
-        return 1
     except NothingSelected as error:
         print(f"nbdspec: {error}", file=sys.stderr)
         return 3

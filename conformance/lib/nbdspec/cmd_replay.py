@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .errors import UsageError
+from .errors import BadFile, UsageError
 from .mode import Mode
 from .replay import Player, read
 from .targets import Options, make
@@ -31,7 +31,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     mode = Mode()
     if not arguments.uri and "mode" in replay.head:
-        mode = Mode.from_json(replay.head["mode"])
+        try:
+            mode = Mode.from_json(replay.head["mode"])
+        except BadFile as error:
+            raise BadFile(f"{arguments.file}:1: {error}") from None
     server = make(options).start(mode)
     print(f"case {replay.head.get('case')}, server {server.uri}")
     try:

@@ -11,6 +11,17 @@ from pathlib import Path
 from . import HOME
 from .case import Case, cases
 from .errors import KitError
+#: What a file of cases that is not right ends with.
+_BROKEN = (
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
 
 
 def case_dirs() -> list[Path]:
@@ -43,7 +54,10 @@ def _load(path: Path) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # A section's helpers may lie beside its cases, as pytest has it.
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except _BROKEN as error:
+        raise KitError(f"{path}: {type(error).__name__}: {error}") from None
 
 
 def by_row() -> dict[str, list[str]]:

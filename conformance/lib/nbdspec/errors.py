@@ -13,7 +13,7 @@ class UsageError(KitError):
 
 
 class BadFile(KitError):
-    """A file that was handed in does not parse; exit status 1.
+    """A file that was handed in cannot be read or does not parse; exit status 2.
 
     The text names the file, the key or line at fault, and what was expected.
     """

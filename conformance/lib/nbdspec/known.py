@@ -66,13 +66,13 @@ def read(path: Path, ids: Iterable[str] | None = None) -> list[Entry]:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise BadFile(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFile(f"{path}: {error}; expected TOML with [[known]] tables") from None
     for key in data:
         if key != "known":
             raise BadFile(f"{path}: key {key!r} is unknown; expected [[known]] tables")
     tables = data.get("known", [])
-    if not isinstance(tables, list):
+    if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
         raise BadFile(f"{path}: key known: expected [[known]] tables")
     entries = [_entry(path, n, table) for n, table in enumerate(tables, 1)]
     if ids is not None:

@@ -60,7 +60,12 @@ class Row:
 
 
 def read(path: Path) -> dict[str, Row]:
-    lines = path.read_text("utf-8").splitlines()
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise BadFile(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{path}: {error}; expected text in UTF-8") from None
     plugin = path.name == "plugin.tsv"
     columns = PLUGIN_COLUMNS if plugin else COLUMNS
     levels = PLUGIN_LEVELS if plugin else LEVELS

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 
+from .errors import BadFile
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 DEFAULT_SIZE = 64 * MIB
@@ -72,12 +74,17 @@ class Mode:
 
     @classmethod
     def from_json(cls, data: dict[str, object]) -> "Mode":
-        known = {field.name for field in fields(cls)}
-        values = {
-            key: tuple(value) if isinstance(value, list) else value
-            for key, value in data.items()
-            if key in known
-        }
+        values: dict[str, object] = {}
+        for field in fields(cls):
+            if field.name not in data:
+                continue
+            value = data[field.name]
+            value = tuple(value) if isinstance(value, list) else value
+            kinds = (float, int) if field.name == "delay" else (type(field.default),)
+            if type(value) not in kinds:
+                kind = kinds[0].__name__
+                raise BadFile(f"key mode: {field.name}: expected a {kind}")
+            values[field.name] = value
         return cls(**values)  # type: ignore[arg-type]
 
     def describe(self) -> str:

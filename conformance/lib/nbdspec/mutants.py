@@ -46,7 +46,12 @@ class Mutant:
 
 def parse(path: Path) -> Mutant:
     mutant = Mutant(path)
-    lines = path.read_text("utf-8").splitlines(keepends=True)
+    try:
+        lines = path.read_text("utf-8").splitlines(keepends=True)
+    except OSError as error:
+        raise BadFile(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{path}: {error}; expected text in UTF-8") from None
     number = 0
     for number, line in enumerate(lines, 1):
         if line.startswith(("--- ", "diff ")):

@@ -72,9 +72,6 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{len(wanted)} mutants, {len(problems)} problems")
             return 1 if problems else 0
         return _run(wanted, max(1, arguments.jobs), arguments.also)
-    except BadFile as error:
-        print(f"mutants: {error}", file=sys.stderr)
-        return 1
     except KitError as error:
         print(f"mutants: {error}", file=sys.stderr)
         return 2

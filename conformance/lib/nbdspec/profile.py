@@ -20,6 +20,8 @@ _FLAG = {
     "cache": nbd.SEND_CACHE,
     "fast-zero": nbd.SEND_FAST_ZERO,
 }
+#: What a client divides by is not nothing.
+_LEAST = {"minimum": 1, "preferred": 1, "maximum": 1}
 
 
 @dataclass
@@ -110,7 +112,7 @@ def read_profile(path: Path) -> Profile:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise BadFile(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFile(f"{path}: {error}; expected TOML from nbdspec probe") from None
     plain = asdict(Profile())
     known = {field.name for field in fields(Profile)}
@@ -121,4 +123,9 @@ def read_profile(path: Path) -> Profile:
         if type(value) is not type(plain[key]):
             kind = type(plain[key]).__name__
             raise BadFile(f"{path}: key {key!r}: expected a value of type {kind}")
+        if isinstance(value, list) and not all(isinstance(v, str) for v in value):
+            raise BadFile(f"{path}: key {key!r}: expected strings")
+        if type(value) is int and value < _LEAST.get(key, 0):
+            least = _LEAST.get(key, 0)
+            raise BadFile(f"{path}: key {key!r}: expected {least} or more")
     return Profile(**data)

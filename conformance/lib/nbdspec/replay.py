@@ -22,6 +22,9 @@ from .transcript import Transcript, decode
 from .verdict import Breach
 
 DIRECTIONS = ("send", "recv", "expect", "close", "tls")
+#: No step has more bytes, or more repetitions of eight.
+_LARGEST = 1 << 27
+_PATTERN = re.compile(r"[0-9a-fA-F. ]*")
 
 
 @dataclass
@@ -32,29 +35,58 @@ class Replay:
 
 def read(path: Path) -> Replay:
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
     except OSError as error:
         raise BadFile(f"{path}: {error.strerror}") from None
-    parsed = []
-    for number, line in enumerate(lines, 1):
-        try:
-            parsed.append(json.loads(line))
-        except ValueError as error:
-            raise BadFile(f"{path}:{number}: {error}; expected a JSON object") from None
-    if not parsed or parsed[0].get("nbdspec-replay") != 1:
+    parsed = [_object(f"{path}:{number}", line) for number, line in enumerate(lines, 1)]
+    if parsed[0].get("nbdspec-replay") != 1:
         raise BadFile(f'{path}:1: expected {{"nbdspec-replay": 1, ...}}')
+    if not isinstance(parsed[0].get("mode", {}), dict):
+        raise BadFile(f"{path}:1: key mode: expected an object")
     for number, step in enumerate(parsed[1:], 2):
-        if step.get("dir") not in DIRECTIONS:
-            known = ", ".join(DIRECTIONS)
-            raise BadFile(f"{path}:{number}: key dir: expected one of {known}")
-        if not isinstance(step.get("conn"), int):
-            raise BadFile(f"{path}:{number}: key conn: expected a number")
-        try:
-            if step["dir"] == "send":
-                decode(step)
-        except ValueError as error:
-            raise BadFile(f"{path}:{number}: key hex: {error}") from None
+        _check(f"{path}:{number}", step)
     return Replay(parsed[0], parsed[1:])
+
+
+def _object(where: str, line: bytes) -> dict:
+    try:
+        found = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{where}: {error}; expected a JSON object") from None
+    if not isinstance(found, dict):
+        raise BadFile(f"{where}: expected a JSON object, not {line[:40].decode()}")
+    return found
+
+
+def _check(where: str, step: dict) -> None:
+    if step.get("dir") not in DIRECTIONS:
+        raise BadFile(f"{where}: key dir: expected one of {', '.join(DIRECTIONS)}")
+    if not _number(step.get("conn")):
+        raise BadFile(f"{where}: key conn: expected a number")
+    for key in ("length", "times"):
+        if key in step and not (_number(step[key]) and step[key] <= _LARGEST):
+            raise BadFile(f"{where}: key {key}: expected a number up to {_LARGEST}")
+    if "then" in step and "times" not in step:
+        raise BadFile(f"{where}: key times is missing")
+    step.setdefault("text", "")
+    step.setdefault("hex", "")
+    if step["dir"] == "expect":
+        patterns = [step["hex"], *_list(step.get("or", []))]
+        if not all(isinstance(p, str) and _PATTERN.fullmatch(p) for p in patterns):
+            raise BadFile(f"{where}: key hex or or: expected hex digits and dots")
+        return
+    try:
+        decode(step)
+    except ValueError as error:
+        raise BadFile(f"{where}: key hex: {error}") from None
+
+
+def _number(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _list(value: object) -> list:
+    return value if isinstance(value, list) else [value]
 
 
 class Player:

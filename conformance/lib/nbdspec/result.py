@@ -11,6 +11,7 @@ from . import __version__
 from .errors import BadFile
 from .verdict import Outcome, Verdict
 
+_VERDICTS = {verdict.value for verdict in Verdict}
 COUNTS_AT = {
     "must": (Verdict.FAIL, Verdict.STALE),
     "should": (Verdict.FAIL, Verdict.STALE, Verdict.WARN),
@@ -120,9 +121,35 @@ def read(path: Path) -> dict:
         data = json.loads(path.read_text())
     except OSError as error:
         raise BadFile(f"{path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadFile(f"{path}: {error}; expected a result file in JSON") from None
     for key in ("nbdspec", "target", "cases"):
         if not isinstance(data, dict) or key not in data:
             raise BadFile(f"{path}: no {key!r}; expected a result of nbdspec --json")
+    if not isinstance(data["cases"], list):
+        raise BadFile(f"{path}: key 'cases': expected a list")
+    for number, case in enumerate(data["cases"], 1):
+        _check_case(f"{path}: case {number}", case, ("id", "verdict", "message"))
+        _check_variants(f"{path}: case {number}", case)
+    totals = data.get("totals", {})
+    if not isinstance(totals, dict) or set(totals) - _VERDICTS:
+        raise BadFile(f"{path}: key 'totals': expected a number for each verdict")
     return data
+
+
+def _check_case(where: str, case: object, keys: tuple[str, ...]) -> None:
+    if not isinstance(case, dict):
+        raise BadFile(f"{where}: expected an object")
+    for key in keys:
+        if not isinstance(case.get(key), str):
+            raise BadFile(f"{where}: key {key!r}: expected a string")
+    if case["verdict"] not in _VERDICTS:
+        raise BadFile(f"{where}: key 'verdict': expected one of {', '.join(sorted(_VERDICTS))}")
+
+
+def _check_variants(where: str, case: dict) -> None:
+    runs = case.get("variants", [])
+    if not isinstance(runs, list):
+        raise BadFile(f"{where}: key 'variants': expected a list")
+    for run in runs:
+        _check_case(f"{where}, variants", run, ("variant", "verdict"))
