@@ -92,7 +92,8 @@ class Kit:
     def environment(self, **more: str) -> dict[str, str]:
         env = dict(os.environ, NBDSPEC_CASES=str(self.cases), NBDSPEC_CASES_ONLY="1")
         env.setdefault("NBDSPEC_TIME_FACTOR", "1")
-        env.pop("PYTEST_CURRENT_TEST", None)
+        for name in ("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER"):
+            env.pop(name, None)
         env.update(more)
         return env
 

@@ -48,8 +48,8 @@ def test_nothing_selected(kit: Kit) -> None:
         (["--repeat", "0"], 2, "expected 1 or more"),
         (["--json", "/no/such/dir/out.json"], 2, "/no/such/dir/out.json"),
         (["--junit", "/proc/self/nope"], 2, "/proc/self/nope"),
-        (["--profile", "missing.toml"], 1, "missing.toml"),
-        (["--known", "missing.toml"], 1, "missing.toml"),
+        (["--profile", "missing.toml"], 2, "missing.toml"),
+        (["--known", "missing.toml"], 2, "missing.toml"),
         (["--last-failed"], 2, "nothing ran yet"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -250,3 +250,21 @@ def test_nothing_is_written_unasked(kit: Kit, running: str) -> None:
     assert "--hostile was not given" in run.message("self.hostile")
     run = kit.run(*words, "--write", "--hostile")
     assert run.verdicts["self.write"] == run.verdicts["self.hostile"] == "PASS"
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("file", ["conftest.py", "test_self.py"])
+def test_interrupt_while_cases_are_collected(
+    kit: Kit, file: str, name: str, jobs: str
+) -> None:
+    """One line says so, wherever the signal comes."""
+    kit.write(f"""
+        import os, signal
+        starter = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+        os.kill(starter, signal.{name})
+        """, file)
+    run = kit.run("server", "--cmd", kit.fake(), "--jobs", jobs, "--replay-dir", "r")
+    assert run.status == 2
+    assert run.err == "nbdspec: interrupted\n"
+    assert "Interrupt" not in run.out and "Traceback" not in run.out

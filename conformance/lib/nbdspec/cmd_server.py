@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 from pathlib import Path
 
-from . import HOME, junit, ledger
+from . import HOME, interrupt, junit, ledger
 from .case import CLIENTS
 from .collect import load_all
 from .conn import CHOPS
@@ -93,6 +92,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from .runner import default_jobs, note, run_and_report
 
+    interrupt.catch()
     options = run_options(arguments)
     check_rows(options)
     target = make(options.target)
@@ -104,7 +104,6 @@ def run(arguments: argparse.Namespace) -> int:
         options.only = failed_last(last)
     result = Result(target.label, target.version())
     known = known_failures(arguments.known, options, result.version)
-    signal.signal(signal.SIGTERM, _end)
     terminal = Terminal(quiet=arguments.quiet)
     terminal.header(f"target {result.target}, version {result.version}")
     status, problems = run_and_report(
@@ -123,12 +122,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.junit:
         junit.write(result, arguments.junit, options.fail_on)
     return status
-
-
-def _end(number: int, frame: object) -> None:
-    """Being told to end is like Ctrl-C: what was found so far is not thrown away."""
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def target_options(arguments: argparse.Namespace) -> Options:
@@ -192,7 +185,7 @@ def failed_last(path: Path) -> list[str]:
     bad = ("FAIL", "WARN", "STALE")
     found = []
     for case in read_result(path)["cases"]:
-        for run_ in case["variants"]:
+        for run_ in case.get("variants", []):
             if run_["verdict"] in bad:
                 variant = run_["variant"]
                 found.append(f"{case['id']}[{variant}]" if variant else case["id"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from _pytest.config import create_terminal_writer
 
-from . import HOME
+from . import HOME, interrupt
 from .collect import case_dirs
 from .errors import KitError
 from .options import RunOptions
@@ -143,17 +143,18 @@ def run_and_report(
     start = time.monotonic()
     gatherer = Gatherer(result, terminal, known)
     status = run(options, gatherer, jobs=jobs, paths=paths)
-    if known is not None:
+    result.interrupted = interrupt.came()
+    # What would have failed may not have run.
+    if known is not None and not result.interrupted:
         for outcome in known.finish(result):
             terminal.outcome(outcome)
-    result.interrupted = status == pytest.ExitCode.INTERRUPTED and not gatherer.problems
     problems = gatherer.problems + gatherer.broken
     if result.cases:
         terminal.summary(result, time.monotonic() - start)
+    if result.interrupted:
+        return 2, ["interrupted" + ("; what is above is kept" if result.cases else "")]
     if problems:
         return 2, problems
-    if result.interrupted:
-        return 2, ["interrupted; what is above is kept"]
     if status == pytest.ExitCode.NO_TESTS_COLLECTED or not result.cases:
         if status not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
             return 2, [gatherer.pytest_output.getvalue().strip()]
