@@ -81,6 +81,8 @@ def transmit(conn):
             return
         if command == 0 and MISTAKE == "crash":
             os.abort()
+        if not length and MISTAKE == "nothing-closes":
+            return
         if command == 0 and MISTAKE == "hang":
             continue
         if MISTAKE == "slow":

@@ -245,7 +245,8 @@ def test_probe_and_profile(kit: Kit) -> None:
     ],
 )
 def test_bad_profile(kit: Kit, text: str, words: str) -> None:
-    (kit.directory / "profile.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
+    data = text.encode("utf-8", "surrogateescape")
+    (kit.directory / "profile.toml").write_bytes(data)
     run = kit.server("", "--profile", "profile.toml")
     assert run.status == 2
     assert len(run.err.strip().splitlines()) == 1
@@ -293,7 +294,8 @@ def test_bad_result(kit: Kit, data: bytes, words: str) -> None:
 
 def test_missing_result(kit: Kit) -> None:
     run = kit.run("compare", "none.json", "none.json")
-    assert (run.status, run.err) == (2, "nbdspec: none.json: No such file or directory\n")
+    assert run.status == 2
+    assert run.err == "nbdspec: none.json: No such file or directory\n"
 
 
 @pytest.mark.parametrize("text", ["def broken(:", "import no_such_module", "nothing"])

@@ -49,3 +49,10 @@ def test_fifty_milliseconds_away(tmp_path: Path) -> None:
     assert far == near
 
 
+def test_end_of_the_connection_at_no_bytes(tmp_path: Path) -> None:
+    """What a server should not do is WARN, though a connection ends by it."""
+    fake = shlex.join([sys.executable, str(HERE / "fake_server.py"), "{socket}"])
+    verdicts = run(tmp_path, fake + " nothing-closes", "read", "write")
+    assert verdicts["read.length-0"] == "WARN"
+    assert verdicts["write.length-0"] == "WARN"
+    assert verdicts["write.read-back"] == "PASS"

@@ -144,7 +144,8 @@ def _check_case(where: str, case: object, keys: tuple[str, ...]) -> None:
         if not isinstance(case.get(key), str):
             raise BadFile(f"{where}: key {key!r}: expected a string")
     if case["verdict"] not in _VERDICTS:
-        raise BadFile(f"{where}: key 'verdict': expected one of {', '.join(sorted(_VERDICTS))}")
+        allowed = ", ".join(sorted(_VERDICTS))
+        raise BadFile(f"{where}: key 'verdict': expected one of {allowed}")
 
 
 def _check_variants(where: str, case: dict) -> None:
