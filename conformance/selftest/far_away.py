@@ -7,6 +7,7 @@ Bytes that come together leave together, SECONDS later.
 """
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 
@@ -15,7 +16,8 @@ PATH = sys.argv[2]
 
 
 async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    queue: asyncio.Queue = asyncio.Queue()
+    """What one end sends, to the other; then its end, or None for a reset."""
+    queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
     async def deliver() -> None:
@@ -26,17 +28,21 @@ async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
                 break
             writer.write(data)
             await writer.drain()
-        if writer.can_write_eof():
+        if data is None:
+            writer.transport.abort()
+        elif writer.can_write_eof():
             writer.write_eof()
 
     sending = asyncio.create_task(deliver())
-    try:
-        while data := await reader.read(65536):
-            await queue.put((loop.time() + DELAY, data))
-        await queue.put((loop.time() + DELAY, b""))
-        await sending
-    except OSError:
-        sending.cancel()
+    data: bytes | None = b"-"
+    while data:
+        try:
+            data = await reader.read(65536)
+        except OSError:
+            data = None
+        await queue.put((loop.time() + DELAY, data))
+    with contextlib.suppress(OSError):
+        await sending  # who does not listen any more has gone
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
