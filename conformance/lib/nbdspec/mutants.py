@@ -6,6 +6,7 @@ The head of a patch:
     Source: where this bug was, or could be
     Breaks: ROW ROW
     Kills: case-id: words of the message
+    Kills: third-case: words | other words, where it depends on who is quicker
     Kills: other-case
 
 then a blank line and a unified diff against the tree.

@@ -269,7 +269,7 @@ def _survived(mutant: Mutant, found: Found) -> list[str]:
         verdict, message = found.get(id, ("N/A", "was not run"))
         if verdict not in ("FAIL", "WARN"):
             problems.append(f"{id}: {verdict}, has to fail")
-        elif words not in message:
+        elif not any(some in message for some in words.split(" | ")):
             told = " / ".join(message.splitlines()[:4])
             problems.append(f"{id}: failed without the words {words!r}: {told}")
     return problems
