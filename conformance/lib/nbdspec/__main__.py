@@ -1,6 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
+"""python3 -m nbdspec"""
+
 import sys
 
-from .cli import main
+from . import interrupt
 
-sys.exit(main())
+try:
+    interrupt.catch()
+    from .cli import main
+
+    status = main()
+except KeyboardInterrupt:
+    print("nbdspec: interrupted", file=sys.stderr)
+    status = 2
+sys.exit(status)
