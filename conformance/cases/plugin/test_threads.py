@@ -114,9 +114,16 @@ def test_serial_requests(hosts, wires, count):
 
 @case("plugin.threads.serial-requests-each", req=["PY-THR-04"])
 def test_serial_requests_each(hosts):
-    """SERIALIZE_REQUESTS: of one connection never two."""
+    """SERIALIZE_REQUESTS: of one connection never two, however long one takes."""
     plugin = hosts.load(
-        "def pwrite(h, buf, offset, flags): hold(str(bytes(buf), 'ascii'))",
+        "import time\n"
+        "here = set()\n"
+        "def pwrite(h, buf, offset, flags): hold(str(bytes(buf), 'ascii'))\n"
+        "def pread(h, buf, offset, flags):\n"
+        "    here.add(offset)\n"
+        "    time.sleep(0.01)\n"
+        "    buf[:] = bytes([len(here)])\n"
+        "    here.remove(offset)\n",
         model=REQUESTS,
         record=False,
     )
@@ -135,6 +142,9 @@ def test_serial_requests_each(hosts):
     for wire, cookie in asked:
         wire.expect_ok(cookie)
     assert (plugin.numbers("a")["most"], plugin.numbers("b")["most"]) == (1, 1)
+    wire = wires["a"]
+    for cookie in [wire.request(nbd.READ, i, 1) for i in range(8)]:
+        wire.expect_data(cookie, b"\1")
 
 
 @case("plugin.threads.serial-connections", req=["PY-THR-01", "PY-THR-09"])
