@@ -61,6 +61,8 @@ class Client:
         self._unix_socket: str | None = None
         if parts.scheme == "http+unix":  # the usual way to write it: %2F for /
             self._unix_socket = unquote(parts.netloc)
+        #: what the daemon last said before a connection ended, if it did
+        self._refusals: dict[Connection, str] = {}
         answer = self._options()
         self.features: list[str] = answer.get("features", [])
         if local:
@@ -119,12 +121,16 @@ class Client:
         except http.client.NotConnected:
             conn.close()
             text = f"{method} {target}: the connection was lost before"
+            if before := self._refusals.get(conn):
+                text += f", by {before}"
             raise Refused(text) from None
         except (OSError, http.client.HTTPException) as error:
             conn.close()
-            name = type(error).__name__
-            raise Refused(f"{method} {target}: {name}: {error}") from error
-        raise Refused(f"{method} {target}: {reply.status} {reply.reason}: {text[:200]}")
+            self._refusals[conn] = f"{method} {target}: {type(error).__name__}: {error}"
+            raise Refused(self._refusals[conn]) from error
+        said = f"{reply.status} {reply.reason}: {text[:200]}"
+        self._refusals[conn] = f"{method} {target}: {said}"
+        raise Refused(self._refusals[conn])
 
     @contextmanager
     def _borrowed(self) -> Iterator[Connection]:

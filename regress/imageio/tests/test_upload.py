@@ -297,6 +297,19 @@ def test_a_daemon_that_fails(
     assert re.search(words, log)
 
 
+def test_a_lost_connection_says_what_lost_it(
+    start: Start, serve: Serve, handle: Any
+) -> None:
+    """Whichever request is logged first, the daemon's own words are in the log."""
+    server = serve(start("--fault", "PUT:1:close"), "connections=1")
+    h = handle(server)
+    for _ in range(2):
+        with pytest.raises(nbd.Error):
+            h.pwrite(bytes(4096), 0)
+    by = r"lost before, by PUT \S+: (RemoteDisconnected|ConnectionResetError)"
+    assert re.search(by, server.log.read_text())
+
+
 def test_a_flush_that_fails(
     start: Start, serve: Serve, source: Path, handle: Any
 ) -> None:
