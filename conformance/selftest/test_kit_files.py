@@ -345,3 +345,12 @@ def test_case_without_row_id_or_claim(kit: Kit) -> None:
             \"\"\"A.\"\"\"
         """)
     assert "unknown need 'trimm'" in kit.run("list").err
+
+
+@pytest.mark.parametrize("factor", ["fast", "0", "-1", "inf", ""])
+def test_time_factor(kit: Kit, monkeypatch: pytest.MonkeyPatch, factor: str) -> None:
+    monkeypatch.setenv("NBDSPEC_TIME_FACTOR", factor)
+    run = kit.run("server", "--cmd", kit.fake())
+    assert run.status == 2
+    told = f"nbdspec: NBDSPEC_TIME_FACTOR={factor}: expected a number above 0\n"
+    assert run.err == told

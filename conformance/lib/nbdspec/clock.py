@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 
 from . import nbd
+from .errors import UsageError
 
 #: A server on this machine gets this long before it counts as hung.
 FLOOR = 5.0
@@ -35,6 +38,15 @@ def weight(command: int, length: int) -> int:
     return min(length, MOST)
 
 
+def time_factor() -> float:
+    """What $NBDSPEC_TIME_FACTOR multiplies all limits by: 1 unless it is set."""
+    text = os.environ.get("NBDSPEC_TIME_FACTOR", "1")
+    with contextlib.suppress(ValueError):
+        if 0 < (factor := float(text)) < math.inf:
+            return factor
+    raise UsageError(f"NBDSPEC_TIME_FACTOR={text}: expected a number above 0")
+
+
 class Clock:
     """The time limit for one server. Nothing waits this long but a failing case."""
 
@@ -46,7 +58,7 @@ class Clock:
 
     def __init__(self) -> None:
         self._round_trip: float | None = None
-        self._factor = float(os.environ.get("NBDSPEC_TIME_FACTOR", "1"))
+        self._factor = time_factor()
 
     def measured(self, seconds: float) -> None:
         """Takes the quickest round trip: others waited for more than the way."""

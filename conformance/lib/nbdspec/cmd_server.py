@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import HOME, interrupt, junit, ledger
 from .case import CLIENTS
+from .clock import time_factor
 from .collect import load_all
 from .conn import CHOPS
 from .errors import KitError, NothingSelected, UsageError
@@ -93,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     from .runner import default_jobs, note, run_and_report
 
     interrupt.catch()
+    time_factor()  # a wrong one is told before anything starts
     options = run_options(arguments)
     check_rows(options)
     target = make(options.target)

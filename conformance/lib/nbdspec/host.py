@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Callable
 
 from . import HOME
+from .clock import time_factor
 from .mode import Mode
 from .process import Process
 from .targets.base import CannotDo, Server, Target, free_port
@@ -21,7 +22,7 @@ from .watch import Deadline, Directory, wait_for
 
 PLUGINS = HOME / "plugins"
 #: What a server that answers at all does within this time, even a sanitized one.
-LIMIT = 10.0 * float(os.environ.get("NBDSPEC_TIME_FACTOR", "1"))
+LIMIT = 10.0 * time_factor()
 #: What was logged for a reply that is there already.
 LOG_LIMIT = LIMIT / 2
 
