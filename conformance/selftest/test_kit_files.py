@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kit import CASES, Kit
+from kit import CASES, Kit, Run
 
 ENTRY = """
 [[known]]
@@ -26,6 +26,13 @@ def kit(tmp_path: Path) -> Kit:
     made = Kit(tmp_path)
     made.write(CASES)
     return made
+
+
+def refused(run: Run, *words: str) -> None:
+    """The file was: status 2, and one line that says so."""
+    assert run.status == 2
+    assert all(some in run.err for some in words), run.err
+    assert len(run.err.strip().splitlines()) == 1
 
 
 def entry(kit: Kit, case: str = "self.read", text: str = "other data", more: str = ""):
@@ -96,10 +103,7 @@ def test_bad_known(kit: Kit, change: tuple[str, str], words: str) -> None:
     path = kit.directory / "known.toml"
     text = path.read_text().replace(*change)
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    run = kit.server("", "--known", "known.toml")
-    assert run.status == 2
-    assert "known.toml" in run.err and words in run.err
-    assert len(run.err.strip().splitlines()) == 1
+    refused(kit.server("", "--known", "known.toml"), "known.toml", words)
 
 
 @pytest.mark.parametrize(
@@ -197,10 +201,7 @@ def test_replay_of_anything(kit: Kit, data: bytes, words: str) -> None:
 
 def bad_replay(kit: Kit, data: bytes, words: str) -> None:
     (kit.directory / "bad.jsonl").write_bytes(data)
-    run = kit.run("replay", "bad.jsonl", "--cmd", kit.fake())
-    assert run.status == 2
-    assert f"bad.jsonl{words}" in run.err
-    assert len(run.err.strip().splitlines()) == 1
+    refused(kit.run("replay", "bad.jsonl", "--cmd", kit.fake()), f"bad.jsonl{words}")
 
 
 def test_replay_that_is_missing(kit: Kit) -> None:
@@ -247,10 +248,7 @@ def test_probe_and_profile(kit: Kit) -> None:
 def test_bad_profile(kit: Kit, text: str, words: str) -> None:
     data = text.encode("utf-8", "surrogateescape")
     (kit.directory / "profile.toml").write_bytes(data)
-    run = kit.server("", "--profile", "profile.toml")
-    assert run.status == 2
-    assert len(run.err.strip().splitlines()) == 1
-    assert "profile.toml" in run.err and words in run.err
+    refused(kit.server("", "--profile", "profile.toml"), "profile.toml", words)
 
 
 # Results
@@ -286,10 +284,7 @@ HEADED = b'{"nbdspec": "1", "target": "x", "cases": '
 )
 def test_bad_result(kit: Kit, data: bytes, words: str) -> None:
     (kit.directory / "bad.json").write_bytes(data)
-    run = kit.run("compare", "bad.json", "bad.json")
-    assert run.status == 2
-    assert "bad.json: " in run.err and words in run.err
-    assert len(run.err.strip().splitlines()) == 1
+    refused(kit.run("compare", "bad.json", "bad.json"), "bad.json: ", words)
 
 
 def test_missing_result(kit: Kit) -> None:
@@ -302,10 +297,7 @@ def test_missing_result(kit: Kit) -> None:
 @pytest.mark.parametrize("command", [["explain", "self.read"], ["list"]])
 def test_cases_that_cannot_be_loaded(kit: Kit, text: str, command: list[str]) -> None:
     (kit.cases / "test_broken.py").write_text(text)
-    run = kit.run(*command)
-    assert run.status == 2
-    assert "test_broken.py: " in run.err
-    assert len(run.err.strip().splitlines()) == 1
+    refused(kit.run(*command), "test_broken.py: ")
 
 
 # What there is

@@ -113,6 +113,11 @@ def list_exports(r, t):
 TEXTS = {"str": "'name'", "bytes": "b'name'", "utf-8": "'ñame'", "empty": "''"}
 
 
+def text_of(what: str) -> str:
+    value = eval(TEXTS[what])
+    return value.decode() if isinstance(value, bytes) else value
+
+
 @case("plugin.results.default-export", req=["PY-RET-31", "PY-EXP-03"])
 @both
 @pytest.mark.parametrize("what", TEXTS)
@@ -120,9 +125,7 @@ def test_default_export(hosts, api, what):
     """default_export may be str or bytes; it is the canonical name of ""."""
     source = f"def default_export(r, t): return {TEXTS[what]}"
     export = hosts.load(source, api=api).wire().go("", [nbd.INFO_NAME])
-    value = eval(TEXTS[what])
-    expected = value.decode() if isinstance(value, bytes) else value
-    assert export.name == expected, f"the name is {export.name!r}"
+    assert export.name == text_of(what), f"the name is {export.name!r}"
 
 
 NAMES_WRONG = {
@@ -152,9 +155,7 @@ def test_description(hosts, api, what):
     """export_description may be str or bytes."""
     source = f"def export_description(h): return {TEXTS[what]}"
     export = hosts.load(source, api=api).wire().go("x", [nbd.INFO_DESCRIPTION])
-    value = eval(TEXTS[what])
-    expected = value.decode() if isinstance(value, bytes) else value
-    assert (export.description or "") == expected
+    assert (export.description or "") == text_of(what)
 
 
 @case("plugin.results.description-wrong", req=["PY-RET-32", "PY-ERR-24"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from . import HOME
 from .case import Case, cases
 from .errors import KitError
+
 #: What a file of cases that is not right ends with.
 _BROKEN = (
     AttributeError,

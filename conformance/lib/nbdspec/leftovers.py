@@ -37,7 +37,7 @@ def end(directories: Iterable[Path]) -> None:
     """Kills every process that was started with its record in one of these."""
     marks = [f"NBDSPEC_RECORD={directory}/".encode() for directory in directories]
     # Again, for one that was just being forked.
-    while found := list(_marked(marks)):
+    while marks and (found := list(_marked(marks))):
         for pidfd in found:
             _kill(pidfd)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-
 from . import nbd
 from .profile import Profile
 from .targets.base import Server
