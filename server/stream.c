@@ -14,8 +14,8 @@
 /* What one system call takes. */
 #define MAX_IOV 1024U
 
-/* From so many bytes in one piece, a Unix socket is given the largest buffer that
- * the system allows (net.core.wmem_max): sender and receiver wait for each
+/* From so many bytes in one piece, a Unix socket is given the largest buffer
+ * that the system allows (net.core.wmem_max): sender and receiver wait for each
  * other less often.  Small messages are faster through a small one, which
  * stays in the processor's cache (docs/performance.md). */
 #define BULK ((size_t) 256 << 10)

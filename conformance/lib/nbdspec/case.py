@@ -44,7 +44,15 @@ class Case:
     @property
     def group(self) -> str:
         """"protocol" or "plugin": which of the two suites it belongs to."""
-        return "plugin" if self.section.startswith("plugin") else "protocol"
+        return group_of(self.section)
+
+
+#: The two suites, which are directories of cases, too.
+GROUPS = ("protocol", "plugin")
+
+
+def group_of(section: str) -> str:
+    return "plugin" if section.startswith("plugin") else "protocol"
 
 
 def case(

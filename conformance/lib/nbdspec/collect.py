@@ -7,9 +7,10 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import Collection
 
 from . import HOME
-from .case import Case, cases
+from .case import GROUPS, Case, cases
 from .errors import KitError
 
 #: What a file of cases that is not right ends with.
@@ -25,8 +26,8 @@ _BROKEN = (
 )
 
 
-def case_dirs() -> list[Path]:
-    """Where cases are.
+def case_dirs(groups: Collection[str] = GROUPS) -> list[Path]:
+    """Where cases of these suites are.
 
     NBDSPEC_CASES names further directories; with NBDSPEC_CASES_ONLY they are all.
     """
@@ -34,7 +35,7 @@ def case_dirs() -> list[Path]:
     named = [Path(p) for p in more.split(os.pathsep) if p]
     if os.environ.get("NBDSPEC_CASES_ONLY"):
         return named
-    own = [HOME / "cases" / "protocol", HOME / "cases" / "plugin"]
+    own = [HOME / "cases" / group for group in GROUPS if group in groups]
     return [path for path in own if path.is_dir()] + named
 
 

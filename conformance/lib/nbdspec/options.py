@@ -7,7 +7,7 @@ import fnmatch
 import json
 from dataclasses import asdict, dataclass, field
 
-from .case import Case
+from .case import GROUPS, Case, group_of
 from .ledger import Row
 from .targets.base import Options as TargetOptions
 
@@ -49,8 +49,7 @@ class RunOptions:
             return False
         if self.sections and not any(in_section(case, s) for s in self.sections):
             return False
-        asked = self.sections or self.cases or self.rows or self.everything
-        if case.group == "plugin" and not asked:
+        if case.group not in self.groups():
             return False
         if self.rows and not set(self.rows) & set(case.req):
             return False
@@ -59,6 +58,16 @@ class RunOptions:
         if self.quick and not case.quick:
             return False
         return self.slow or not case.slow
+
+
+    def groups(self) -> set[str]:
+        """Of which suites the run can have cases; the others need not be read."""
+        if self.only:
+            return set(GROUPS)
+        if self.sections:
+            return {group_of(section) for section in self.sections}
+        asked = self.cases or self.rows or self.everything
+        return set(GROUPS) if asked else {"protocol"}
 
 
 def in_section(case: Case, wanted: str) -> bool:

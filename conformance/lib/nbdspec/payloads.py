@@ -81,9 +81,22 @@ def status_payload(length: int, contexts: Iterable[int]) -> bytes:
     return struct.pack(f">Q{len(wanted)}I", length, *wanted)
 
 
+_BLOCK = 1 << 16
+#: The pattern of the first block, whose offsets fill the two last bytes of eight.
+_FIRST_BLOCK = struct.pack(f">{_BLOCK // 8}Q", *range(0, _BLOCK, 8))
+
+
+def _pattern_block(start: int) -> bytes:
+    """64 KiB of the pattern: the high bytes of all its offsets are those of START."""
+    block = bytearray(_FIRST_BLOCK)
+    for place, byte in enumerate(start.to_bytes(8, "big")):
+        if byte:
+            block[place::8] = bytes((byte,)) * (_BLOCK // 8)
+    return bytes(block)
+
+
 def pattern(offset: int, length: int) -> bytes:
     """Bytes of which each aligned eight hold their own offset, big-endian."""
-    first = offset // 8 * 8
-    last = -(-(offset + length) // 8) * 8
-    whole = struct.pack(f">{(last - first) // 8}Q", *range(first, last, 8))
+    first = offset // _BLOCK * _BLOCK
+    whole = b"".join(map(_pattern_block, range(first, offset + length, _BLOCK)))
     return whole[offset - first :][:length]

@@ -90,7 +90,7 @@ def run(
     """Runs what was asked for; pytest's exit status."""
     scratch = tempfile.mkdtemp(prefix="nbdspec.")
     args = [
-        *(str(path) for path in paths or case_dirs()),
+        *(str(path) for path in paths or case_dirs(options.groups())),
         "-c",
         str(HOME / "cases" / "pytest.ini"),
         "--rootdir",
