@@ -7,7 +7,7 @@ import resource
 
 import nbd
 
-from nbdspec.bench.clients import fio, run
+from nbdspec.bench.clients import fio, run, sample_of
 from nbdspec.bench.disks import PYTHON
 from nbdspec.bench.model import (
     PYPLUGINS,
@@ -95,16 +95,11 @@ class Scenario:
         before = server.usage()
         cost = run([program("connect"), str(server.socket), str(connections), "2"])
         used = server.usage().since(before)
-        return Sample(
+        return sample_of(
+            cost,
+            used,
             value=connections / cost.real,
             requests=connections,
-            real=cost.real,
-            client_user=cost.user,
-            client_system=cost.system,
-            server_cpu=used.cpu,
-            server_user=used.user,
-            server_system=used.system,
-            server_faults=used.faults,
         )
 
     def rate(self, row: Row, server: Server, options: Options) -> Sample:

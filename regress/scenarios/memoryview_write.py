@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nbdspec.bench import places
-from nbdspec.bench.clients import run
+from nbdspec.bench.clients import run, sample_of
 from nbdspec.bench.model import (
     PYPLUGINS,
     SCENARIOS,
@@ -189,16 +189,11 @@ class Scenario:
         before = server.usage()
         cost = run([*command, source, server.uri])
         used = server.usage().since(before)
-        return Sample(
+        return sample_of(
+            cost,
+            used,
             value=cost.real,
             requests=size >> 21,  # qemu-img writes 2 MiB at once
-            real=cost.real,
-            client_user=cost.user,
-            client_system=cost.system,
-            server_cpu=used.cpu,
-            server_user=used.user,
-            server_system=used.system,
-            server_faults=used.faults,
         )
 
     def notes(self, results: Results) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nbdspec.bench import places
-from nbdspec.bench.clients import run
+from nbdspec.bench.clients import run, sample_of
 from nbdspec.bench.model import (
     PYPLUGINS,
     ROOT,
@@ -235,16 +235,11 @@ class Scenario:
         used = server.usage().since(before)
         if not daemon:
             self._compare(row, column, server.uri)
-        return Sample(
+        return sample_of(
+            cost,
+            used,
             value=cost.real,
             requests=counted["requests"],
-            real=cost.real,
-            client_user=cost.user,
-            client_system=cost.system,
-            server_cpu=used.cpu,
-            server_user=used.user,
-            server_system=used.system,
-            server_faults=used.faults,
             helper_cpu=cpu(daemon) - daemon_before if daemon else None,
             extra={
                 "mib_per_s": self.disk.data / cost.real / 2**20,

@@ -132,16 +132,19 @@ class LibnbdClient(Client):
         self._run("h.flush()", self.h.flush)
 
     def trim(self, length: int, offset: int, flags: int = 0) -> None:
-        words, due = f"h.trim({length}, {offset})", weight(proto.TRIM, length)
-        self._run(words, self.h.trim, length, offset, flags, due=due)
+        self._ranged(proto.TRIM, self.h.trim, length, offset, flags)
 
     def zero(self, length: int, offset: int, flags: int = 0) -> None:
-        words, due = f"h.zero({length}, {offset})", weight(proto.WRITE_ZEROES, length)
-        self._run(words, self.h.zero, length, offset, flags, due=due)
+        self._ranged(proto.WRITE_ZEROES, self.h.zero, length, offset, flags)
 
     def cache(self, length: int, offset: int, flags: int = 0) -> None:
-        words, due = f"h.cache({length}, {offset})", weight(proto.CACHE, length)
-        self._run(words, self.h.cache, length, offset, flags, due=due)
+        self._ranged(proto.CACHE, self.h.cache, length, offset, flags)
+
+    def _ranged(self, command: int, method, length: int, offset: int, flags: int):
+        """A command that names a range, and carries no data either way."""
+        words = f"h.{method.__name__}({length}, {offset}, {flags})"
+        due = weight(command, length)
+        self._run(words, method, length, offset, flags, due=due)
 
     def block_status(self, length: int, offset: int, flags: int = 0) -> Extents:
         found: Extents = {}

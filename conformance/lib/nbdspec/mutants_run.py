@@ -32,7 +32,7 @@ from .targets.base import CannotDo
 #: A mutant may hang its cases; each of them has its own limit long before.
 LIMIT = 300
 #: So many at once for each core.
-EACH_CORE = 2
+EACH_CORE = 3
 
 Found = dict[str, tuple[str, str]]
 

@@ -14,7 +14,7 @@ from typing import Any
 import nbd
 
 from .model import BenchError, Sample
-from .server import Server
+from .server import Server, Usage
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,20 @@ def run(argv: list[str], quiet: bool = True) -> Cost:
     return Cost(real, usage.ru_utime, usage.ru_stime)
 
 
+def sample_of(cost: Cost, used: Usage, **figures: Any) -> Sample:
+    """What a run told: value, requests and others, with what both sides used."""
+    return Sample(
+        real=cost.real,
+        client_user=cost.user,
+        client_system=cost.system,
+        server_cpu=used.cpu,
+        server_user=used.user,
+        server_system=used.system,
+        server_faults=used.faults,
+        **figures,
+    )
+
+
 def fio_command(uri: str, **settings: Any) -> list[str]:
     # the engine first: --uri is one of its own options
     settings = {"ioengine": "nbd", "uri": uri, "size": "1g"} | settings
@@ -70,20 +84,15 @@ def fio(server: Server, seconds: float, uri: str = "", **settings: Any) -> Sampl
         run(fio_command(uri or server.uri, output=out.name, **settings))
         used = server.usage().since(before)
         job, side = fio_job(out.read())
-    real = side["runtime"] / 1000
     if side["total_ios"] == 0:
         raise BenchError("fio: no request was answered")
     busy = job["job_runtime"] / 1000 / 100  # of all jobs together; percent
-    return Sample(
+    cost = Cost(side["runtime"] / 1000, job["usr_cpu"] * busy, job["sys_cpu"] * busy)
+    return sample_of(
+        cost,
+        used,
         value=side["iops"],
         requests=side["total_ios"],
-        real=real,
-        client_user=job["usr_cpu"] * busy,
-        client_system=job["sys_cpu"] * busy,
-        server_cpu=used.cpu,
-        server_user=used.user,
-        server_system=used.system,
-        server_faults=used.faults,
         extra={
             "mib_per_s": side["bw_bytes"] / 2**20,
             "latency_mean_us": side["clat_ns"]["mean"] / 1000,
