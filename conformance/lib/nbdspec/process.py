@@ -51,7 +51,15 @@ class Process:
         pass_fds: tuple[int, ...] = (),
         stdin: int | None = subprocess.DEVNULL,
         stdout: int | None = None,
+        daemon: Path | None = None,
     ) -> None:
+        """``daemon``: the program leaves a daemon behind, which writes its pid there.
+
+        Its exit status can be had because orphans come to this process: from before
+        the program starts, for it may be over by the time that Popen returns.
+        """
+        if daemon is not None:
+            _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self.argv = argv
         self.directory = directory
         self.log_path = directory / "log"
@@ -76,13 +84,11 @@ class Process:
         self._stopped = False
         self._adopted = False
         self._status: int | None = None
+        if daemon is not None:
+            self._adopt(daemon)
 
-    def adopt(self, pid_file: Path) -> None:
-        """Goes on with the daemon that the started program leaves behind.
-
-        Its exit status can be had because orphans come to this process.
-        """
-        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    def _adopt(self, pid_file: Path) -> None:
+        """Goes on with the daemon that the started program leaves behind."""
 
         def has_pid() -> bool:
             return pid_file.exists() and pid_file.read_text().strip().isdigit()

@@ -73,8 +73,9 @@ class NbdServerTarget(Target):
         argv = [self.program, "-C", str(config), "-p", str(pid_file)]
         counter = syncs.Counter(directory) if mode.syncs else None
         env = counter.env if counter else None
-        process = Process([*argv, *self.options.args, *mode.args], directory, env=env)
-        process.adopt(pid_file)
+        process = Process(
+            [*argv, *self.options.args, *mode.args], directory, env=env, daemon=pid_file
+        )
         server = Server(mode, process, unix=unix, tcp=tcp, export=names[0])
         server.syncs = counter
         server.forks = True
