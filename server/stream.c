@@ -14,13 +14,6 @@
 /* What one system call takes. */
 #define MAX_IOV 1024U
 
-/* From so many bytes in one piece, a Unix socket is given the largest buffer
- * that the system allows (net.core.wmem_max): sender and receiver wait for each
- * other less often.  Small messages are faster through a small one, which
- * stays in the processor's cache (docs/performance.md). */
-#define BULK ((size_t) 256 << 10)
-#define LARGE_BUFFER (8 << 20)
-
 /* How often drop_received looks. */
 #define MAX_DROPPED 256U
 
@@ -31,21 +24,6 @@ is_socket (int fd)
     socklen_t len = sizeof type;
 
     return getsockopt (fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0;
-}
-
-/* What the kernel gave the Unix socket FD for sending; 0 for anything else: TCP
- * finds its own size as long as nobody sets one. */
-static int
-send_buffer_of (int fd)
-{
-    int domain, size;
-    socklen_t len = sizeof domain;
-
-    if (getsockopt (fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == -1
-        || domain != AF_UNIX)
-        return 0;
-    len = sizeof size;
-    return getsockopt (fd, SOL_SOCKET, SO_SNDBUF, &size, &len) == -1 ? 0 : size;
 }
 
 static void
@@ -64,8 +42,6 @@ stream_init (struct stream *s, int in, int out)
     s->out = out;
     s->tls = NULL;
     s->socket = is_socket (in) && is_socket (out);
-    s->send_buffer = s->socket ? send_buffer_of (out) : 0;
-    s->large_buffer = false;
     s->stop_in = s->stop_out = s->send_limit = -1;
     if (s->socket)
         return 0;
@@ -149,29 +125,9 @@ send_socket (struct stream *s, struct iovec *iov, size_t n, bool more)
     return sendmsg (s->out, &msg, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
 }
 
-/* For what is to be sent now. */
-static void
-fit_buffer (struct stream *s, const struct iovec *iov, size_t n)
-{
-    bool large = false;
-    int size;
-
-    if (s->send_buffer == 0)
-        return;
-    for (size_t i = 0; i < n && !large; i++)
-        large = iov[i].iov_len >= BULK;
-    if (large == s->large_buffer)
-        return;
-    s->large_buffer = large;
-    /* The kernel doubles what it is given, and tells the double. */
-    size = large ? LARGE_BUFFER : s->send_buffer / 2;
-    setsockopt (s->out, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-}
-
 int
 stream_send_plain (struct stream *s, struct iovec *iov, size_t n, bool more)
 {
-    fit_buffer (s, iov, n);
     while (n > 0) {
         ssize_t r;
 

@@ -18,8 +18,6 @@ struct tls_session;
 struct stream {
     int in, out; /* the same descriptor for a socket */
     bool socket; /* both are sockets */
-    int send_buffer;   /* SO_SNDBUF of a Unix socket at first, else 0 */
-    bool large_buffer; /* it has been made larger */
     struct tls_session *tls; /* NULL: plain */
     /* For pipes, which know no shutdown: readable when no more is to be
      * received, and sent.  -1 for sockets. */

@@ -177,7 +177,6 @@ call_state_reset (void)
     }
 }
 
-int errors_init (void);
 void errors_free (void);
 
 /* Takes the exception that is set (there must be one), logs it with its

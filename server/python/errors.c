@@ -18,16 +18,25 @@
 
 __thread struct call_state call_state;
 
-static PyObject *format_exception; /* traceback.format_exception */
+static PyObject *format_exception;
 
-int
-errors_init (void)
+/* traceback.format_exception, or NULL.  Imported when first needed: with what
+ * it imports itself it takes a megabyte. */
+static PyObject *
+formatter (void)
 {
+    if (format_exception)
+        return format_exception;
     AUTO_REF PyObject *module = PyImport_ImportModule ("traceback");
-    if (!module)
-        return -1;
-    format_exception = PyObject_GetAttrString (module, "format_exception");
-    return format_exception ? 0 : -1;
+    PyObject *found =
+        module ? PyObject_GetAttrString (module, "format_exception") : NULL;
+    if (!found)
+        PyErr_Clear ();
+    if (format_exception) /* another thread was faster: importing lets it run */
+        Py_XDECREF (found);
+    else
+        format_exception = found;
+    return format_exception;
 }
 
 void
@@ -60,10 +69,10 @@ take_exception (void)
 char *
 text_of (PyObject *str)
 {
-    AUTO_REF PyObject *bytes
-        = PyUnicode_Check (str)
-              ? PyUnicode_AsEncodedString (str, "utf-8", "backslashreplace")
-              : NULL;
+    AUTO_REF PyObject *bytes =
+        PyUnicode_Check (str)
+            ? PyUnicode_AsEncodedString (str, "utf-8", "backslashreplace")
+            : NULL;
     if (!bytes || !PyBytes_Check (bytes)) {
         PyErr_Clear ();
         return strdup ("(text that cannot be shown)");
@@ -100,8 +109,8 @@ short_text (PyObject *exception)
 
     if (str && text && text[0] == '\0')
         return strdup (type);
-    if (asprintf (&all, "%s: %s", type,
-                  text ? text : "(its __str__ failed)") == -1)
+    if (asprintf (&all, "%s: %s", type, text ? text : "(its __str__ failed)")
+        == -1)
         return NULL;
     return all;
 }
@@ -113,9 +122,10 @@ full_text (PyObject *exception)
     AUTO_REF PyObject *trace = PyException_GetTraceback (exception);
     AUTO_REF PyObject *lines = NULL, *blank = NULL, *joined = NULL;
 
-    if (format_exception)
+    PyObject *format = formatter ();
+    if (format)
         lines = PyObject_CallFunctionObjArgs (
-            format_exception, (PyObject *) Py_TYPE (exception), exception,
+            format, (PyObject *) Py_TYPE (exception), exception,
             trace ? trace : Py_None, NULL);
     if (lines)
         blank = PyUnicode_FromString (" ");
@@ -217,8 +227,8 @@ callback_warning (enum callback cb, const char *fmt, ...)
 static bool
 foreign_number (PyObject *exception)
 {
-    AUTO_REF PyObject *module = PyObject_GetAttrString (
-        (PyObject *) Py_TYPE (exception), "__module__");
+    AUTO_REF PyObject *module =
+        PyObject_GetAttrString ((PyObject *) Py_TYPE (exception), "__module__");
     if (!module)
         PyErr_Clear ();
     return module && PyUnicode_Check (module)

@@ -173,8 +173,7 @@ interp_start (int argc, char **argv)
     interpreter = PyThreadState_GetInterpreter (main_state);
 
     int r = 0;
-    if (errors_init () == -1 || callbacks_init () == -1
-        || exporter_init () == -1
+    if (callbacks_init () == -1 || exporter_init () == -1
         /* Imported here so that threading's main thread is the main thread,
          * whichever thread a script imports it from. */
         || !(threading = PyImport_ImportModule ("threading"))
