@@ -109,22 +109,23 @@ static void
 mark (uint64_t offset, uint64_t count, unsigned char value)
 {
     for (uint64_t p = offset / PAGE; p <= (offset + count - 1) / PAGE; p++)
-        atomic_store_explicit (&allocated[p], value, memory_order_relaxed);
+        atomic_store_explicit (&allocated[p], value, memory_order_release);
 }
 
 static int
 memory_pwrite (void *handle, struct io *io)
 {
     (void) handle;
-    mark (io->offset, io->count, 1);
     memory_write (io->offset, io->buf->data, io->count);
+    mark (io->offset, io->count, 1);
     return 0;
 }
 
 /* Whole pages go back to the system, the ragged ends are overwritten.  A page
  * that is written to at the same time may lose that write, as the protocol
- * allows for overlapping requests; its mark is cleared first, so that it is
- * never reported as a hole while it holds data. */
+ * allows for overlapping requests.  A mark is cleared before the page is given
+ * back, and set after it was written: so no page is reported as a hole for
+ * good while it holds data (META-BASE-12). */
 static int
 memory_zero (void *handle, struct io *io)
 {
@@ -136,8 +137,8 @@ memory_zero (void *handle, struct io *io)
     if (end == (uint64_t) disk_size)
         last = (end + PAGE - 1) / PAGE * PAGE;
     if (!(io->flags & BACKEND_FLAG_MAY_TRIM) || first >= last) {
-        mark (io->offset, io->count, 1);
         memory_write (io->offset, NULL, io->count);
+        mark (io->offset, io->count, 1);
         return 0;
     }
     memory_write (io->offset, NULL, first - io->offset);

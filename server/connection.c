@@ -152,7 +152,7 @@ serve (struct connection *c)
     if (preconnect () == -1)
         return;
     c->intake.limited = config.timeout > 0;
-    c->intake.time_left = (int64_t) config.timeout * 1000;
+    c->intake.time_left = (int64_t) config.timeout * 1000000000;
     stream_limit_sending (&c->stream, config.timeout * 1000);
     intake_expect_options (&c->intake);
     if (handshake (c) == -1)

@@ -3,27 +3,41 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "log.h"
+#include "quit.h"
 
 static int ready_fd = -1;
+static pid_t server;
+
+/* What ends this process ends the one that is not ready yet. */
+static void
+pass_on (int sig)
+{
+    int saved = errno;
+
+    kill (server, sig);
+    errno = saved;
+}
 
 static void
-wait_until_ready (int fd, pid_t child)
+wait_until_ready (int fd)
 {
     char c;
     ssize_t r;
-    int status;
+    int status = 0;
 
     do
         r = read (fd, &c, 1);
     while (r == -1 && errno == EINTR);
     if (r == 1)
         _exit (EXIT_SUCCESS);
-    while (waitpid (child, &status, 0) == -1 && errno == EINTR)
+    while (waitpid (server, &status, 0) == -1 && errno == EINTR)
         ;
     if (WIFEXITED (status) && WEXITSTATUS (status) != 0)
         _exit (WEXITSTATUS (status)); /* the child has said why */
@@ -40,18 +54,23 @@ void
 daemon_start (void)
 {
     int fds[2];
-    pid_t child;
+    sigset_t all, old;
 
     log_flush ();
     if (pipe2 (fds, O_CLOEXEC) == -1)
         log_fatal ("pipe: %m");
-    child = fork ();
-    if (child == -1)
+    sigfillset (&all);
+    pthread_sigmask (SIG_BLOCK, &all, &old);
+    server = fork ();
+    if (server == -1)
         log_fatal ("fork: %m");
-    if (child > 0) {
+    if (server > 0) {
+        quit_each_signal (pass_on);
+        pthread_sigmask (SIG_SETMASK, &old, NULL);
         close (fds[1]);
-        wait_until_ready (fds[0], child);
+        wait_until_ready (fds[0]);
     }
+    pthread_sigmask (SIG_SETMASK, &old, NULL);
     close (fds[0]);
     ready_fd = fds[1];
     setsid (); /* the terminal's end is not the server's */

@@ -39,8 +39,8 @@ intake_wait (struct connection *c)
 
     if (!in->limited)
         return 0;
-    r = stream_wait (&c->stream, (int) in->time_left);
-    in->time_left -= (pace_now () - before) / 1000000;
+    r = stream_wait (&c->stream, (int) ((in->time_left + 999999) / 1000000));
+    in->time_left -= pace_now () - before;
     if (in->time_left < 0)
         in->time_left = 0;
     if (r == 0) {

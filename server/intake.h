@@ -35,7 +35,7 @@ struct intake {
     /* The handshake's time limit runs only while the client is waited for, not
      * while the plugin works. */
     bool limited;
-    int64_t time_left; /* ms */
+    int64_t time_left; /* ns */
 };
 
 /* Waits for bytes within that limit.  -1: time is up (logged), or an error. */

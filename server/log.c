@@ -24,6 +24,7 @@ bool log_verbose;
 
 static const char *program = "nbdspecd";
 static enum log_sink log_sink = LOG_TO_DEFAULT;
+static bool starting = true; /* errors are for who started the server, too */
 static struct log_output to_stderr = LOG_OUTPUT (STDERR_FILENO);
 static struct log_output to_file = LOG_OUTPUT (-1);
 
@@ -46,6 +47,12 @@ log_set_name (const char *name)
     program = name;
 }
 
+const char *
+log_name (void)
+{
+    return program;
+}
+
 void
 log_set_context (const char *name, unsigned connection)
 {
@@ -61,10 +68,34 @@ at_exit (void)
     log_flush ();
 }
 
+/* A fork, a script's among them, must not leave the child a lock that another
+ * thread held. */
+static void
+before_fork (void)
+{
+    log_output_lock (&to_stderr);
+    log_output_lock (&to_file);
+}
+
+static void
+in_parent (void)
+{
+    log_output_unlock (&to_file);
+    log_output_unlock (&to_stderr);
+}
+
+static void
+in_child (void)
+{
+    log_output_forked (&to_file);
+    log_output_forked (&to_stderr);
+}
+
 int
 log_open (enum log_sink sink, const char *path)
 {
     log_sink = sink;
+    pthread_atfork (before_fork, in_parent, in_child);
     if (sink == LOG_TO_FILE) {
         int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY;
 
@@ -95,6 +126,12 @@ log_detach (void)
         dup2 (null, STDERR_FILENO);
         close (null);
     }
+}
+
+void
+log_started (void)
+{
+    starting = false;
 }
 
 void
@@ -140,11 +177,17 @@ show (const char *kind, int priority, const char *fmt, va_list ap)
     AUTO_FREE char *line = NULL;
     size_t len = 0;
 
-    if (log_sink == LOG_TO_NULL)
+    bool to_starter = starting && priority == LOG_ERR
+                      && log_sink != LOG_TO_DEFAULT
+                      && log_sink != LOG_TO_STDERR;
+
+    if (log_sink == LOG_TO_NULL && !to_starter)
         return;
     line = compose (kind, fmt, ap, &len);
     if (line == NULL)
         return;
+    if (to_starter)
+        log_output_write (&to_stderr, line, len);
     switch (log_sink) {
     case LOG_TO_SYSLOG:
         /* syslog puts the program's name in front by itself. */
@@ -155,8 +198,9 @@ show (const char *kind, int priority, const char *fmt, va_list ap)
         break;
     case LOG_TO_DEFAULT:
     case LOG_TO_STDERR:
-    case LOG_TO_NULL:
         log_output_write (&to_stderr, line, len);
+        break;
+    case LOG_TO_NULL:
         break;
     }
 }
@@ -261,23 +305,11 @@ log_debug_ (const char *fmt, ...)
 void
 log_fatal (const char *fmt, ...)
 {
-    int saved = errno;
-    AUTO_FREE char *line = NULL;
-    size_t len = 0;
     va_list ap;
 
-    if (log_sink == LOG_TO_SYSLOG || log_sink == LOG_TO_FILE) {
-        va_start (ap, fmt);
-        show ("error", LOG_ERR, fmt, ap);
-        va_end (ap);
-        errno = saved;
-    }
+    starting = true;
     va_start (ap, fmt);
-    line = compose ("error", fmt, ap, &len);
+    show ("error", LOG_ERR, fmt, ap);
     va_end (ap);
-    if (line != NULL)
-        log_output_write (&to_stderr, line, len);
-    free (line);
-    line = NULL; /* this scope is never left */
     exit (EXIT_FAILURE);
 }

@@ -17,6 +17,7 @@ extern bool log_verbose;
 
 /* The program's name in front of each line (nbdkit's --name changes it). */
 void log_set_name (const char *name);
+const char *log_name (void);
 
 /* Names what this thread works for: back end and connection number (0: none).
  * NAME is not copied. */
@@ -52,6 +53,10 @@ enum log_sink {
 /* Called once by the command line.  PATH is LOG_TO_FILE's.  -1 with errno set:
  * the file cannot be opened. */
 int log_open (enum log_sink sink, const char *path);
+
+/* The server is ready.  Until then errors also go to stderr, whatever --log
+ * says. */
+void log_started (void);
 
 /* The process leaves its terminal.  With LOG_TO_DEFAULT errors go to syslog;
  * stderr is kept open only for -v and for who asked for it with --log. */

@@ -172,3 +172,26 @@ log_output_flush (struct log_output *o)
            && pthread_cond_timedwait (&o->drained, &o->lock, &until) == 0)
         ;
 }
+
+void
+log_output_lock (struct log_output *o)
+{
+    pthread_mutex_lock (&o->lock);
+}
+
+void
+log_output_unlock (struct log_output *o)
+{
+    pthread_mutex_unlock (&o->lock);
+}
+
+void
+log_output_forked (struct log_output *o)
+{
+    while (o->head != NULL)
+        free (pop (o));
+    o->dropped = 0;
+    o->draining = false;
+    pthread_cond_init (&o->drained, NULL);
+    pthread_mutex_unlock (&o->lock);
+}

@@ -32,6 +32,12 @@ struct log_output {
 /* Lines stay whole and in order. */
 void log_output_write (struct log_output *o, const char *line, size_t len);
 
+/* Around a fork.  The lines that the parent has queued, and the thread that
+ * writes them, are the parent's. */
+void log_output_lock (struct log_output *o);
+void log_output_unlock (struct log_output *o);
+void log_output_forked (struct log_output *o); /* instead of unlocking */
+
 /* Waits until the queue is empty, for a few seconds at most. */
 void log_output_flush (struct log_output *o);
 

@@ -258,6 +258,7 @@ become_ready (void)
         print_uri ();
     if (pidfile_write () == -1)
         exit (EXIT_FAILURE);
+    log_started ();
     if (!config.foreground)
         log_detach ();
     daemon_ready ();
@@ -295,8 +296,8 @@ serve (const struct cmdline *cmd)
         process_detach_stream (&stream_in, &stream_out);
     tls_setup ();
     prepare_backend (cmd);
+    quit_catch_signals (0); /* before there is a file to be removed */
     pidfile_prepare ();
-    quit_catch_signals (0);
     if (!config.single)
         listen_open ();
     if (config.print_uri && !config.single
@@ -329,6 +330,9 @@ main (int argc, char **argv)
     parent = getppid ();
     process_check_stdio ();
     umask (022);
+    /* Ignored, as it may have been inherited, it would take away the exit
+     * statuses of children. */
+    signal (SIGCHLD, SIG_DFL);
     mallopt (M_ARENA_MAX, MAX_ARENAS);
     if (quit_init () == -1)
         log_fatal ("eventfd: %m");

@@ -134,17 +134,20 @@ option_list_meta_context (struct negotiation *n)
     return HAGGLE;
 }
 
+void
+meta_forget (struct meta *meta)
+{
+    free (meta->export_name);
+    meta->export_name = NULL;
+    meta->allocation = false;
+}
+
 enum outcome
 option_set_meta_context (struct negotiation *n)
 {
     struct meta *meta = &n->c->meta;
     CLEANUP (query_free) struct query q = { 0 };
     const char *name;
-
-    /* The former set is gone even if this one fails (OPT-META-28). */
-    free (meta->export_name);
-    meta->export_name = NULL;
-    meta->allocation = false;
 
     if (switched_off (n))
         return HAGGLE;

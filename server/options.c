@@ -10,6 +10,7 @@
 #include "config.h"
 #include "connection.h"
 #include "log.h"
+#include "meta.h"
 #include "options.h"
 #include "text.h"
 #include "wire.h"
@@ -164,6 +165,9 @@ run (struct negotiation *n, const struct option *o)
 {
     enum outcome outcome;
 
+    /* The former set is gone even if this one fails (OPT-META-28). */
+    if (o && o->handle == option_set_meta_context)
+        meta_forget (&n->c->meta);
     /* ABORT is welcome at any time (OPT-ABORT-06, TLS-26). */
     if ((!o || o->handle != option_abort) && refuse (n, &outcome))
         return outcome;

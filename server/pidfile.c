@@ -61,6 +61,14 @@ pidfile_prepare (void)
         exit (EXIT_FAILURE);
 }
 
+void
+pidfile_close (void)
+{
+    if (fd != -1)
+        close (fd);
+    fd = -1;
+}
+
 int
 pidfile_write (void)
 {
@@ -80,6 +88,6 @@ pidfile_write (void)
         return -1;
     }
     if (!is_ours)
-        close (fd);
+        pidfile_close ();
     return is_ours && temporary == NULL ? files_add (config.pid_file) : 0;
 }

@@ -9,6 +9,9 @@
  * the process with status 1 if not. */
 void pidfile_prepare (void);
 
+/* In a process that will not write it: a pipe's reader waits for all writers. */
+void pidfile_close (void);
+
 /* Writes the number of this process.  -1 (logged). */
 int pidfile_write (void);
 

@@ -10,6 +10,9 @@
 
 #include "files.h"
 
+const int quit_signals[N_QUIT_SIGNALS]
+    = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
+
 static _Atomic bool quitting;
 static _Atomic bool signalled;
 static int quit_fd = -1;
@@ -67,9 +70,15 @@ handle_signal (int sig, siginfo_t *info, void *context)
 }
 
 void
+quit_each_signal (void (*handler) (int sig))
+{
+    for (int i = 0; i < N_QUIT_SIGNALS; i++)
+        signal (quit_signals[i], handler);
+}
+
+void
 quit_catch_signals (pid_t runner)
 {
-    static const int ending[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
     struct sigaction sa = { .sa_sigaction = handle_signal,
                             .sa_flags = SA_SIGINFO | SA_RESTART };
     sigset_t set;
@@ -77,9 +86,9 @@ quit_catch_signals (pid_t runner)
     quit_runner = runner;
     sigemptyset (&set);
     sigfillset (&sa.sa_mask);
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
-        sigaction (ending[i], &sa, NULL);
-        sigaddset (&set, ending[i]);
+    for (int i = 0; i < N_QUIT_SIGNALS; i++) {
+        sigaction (quit_signals[i], &sa, NULL);
+        sigaddset (&set, quit_signals[i]);
     }
     signal (SIGPIPE, SIG_IGN);
     /* The caller may have left them blocked. */

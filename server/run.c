@@ -14,6 +14,7 @@
 #include "files.h"
 #include "listen.h"
 #include "log.h"
+#include "pidfile.h"
 #include "quit.h"
 #include "uri.h"
 
@@ -40,12 +41,11 @@ pass_on (int sig, siginfo_t *info, void *context)
 static void
 catch_signals (void)
 {
-    static const int ending[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
     struct sigaction sa = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO };
 
     sigfillset (&sa.sa_mask);
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
-        sigaction (ending[i], &sa, NULL);
+    for (int i = 0; i < N_QUIT_SIGNALS; i++)
+        sigaction (quit_signals[i], &sa, NULL);
 }
 
 /* The command with its variables in front; they are not exported. */
@@ -78,11 +78,14 @@ compose (void)
 }
 
 static void
-become_command (const char *text)
+become_command (const char *text, const sigset_t *mask)
 {
     if (own_group)
         setpgid (0, 0);
     signal (SIGPIPE, SIG_DFL); /* being ignored would be inherited */
+    /* One that came since the fork ends the command, not only the server. */
+    quit_each_signal (SIG_DFL);
+    sigprocmask (SIG_SETMASK, mask, NULL);
     execl ("/bin/sh", "sh", "-c", text, (char *) NULL);
     log_error ("/bin/sh: %m");
     _exit (127);
@@ -155,6 +158,7 @@ run_command (pid_t server, const sigset_t *mask)
     int status;
 
     listen_close ();
+    pidfile_close ();
     if (server_quitting ()) /* a signal came before, or the parent has gone */
         return give_up (server);
     server_pid = server;
@@ -164,10 +168,8 @@ run_command (pid_t server, const sigset_t *mask)
                 && !isatty (STDERR_FILENO);
     catch_signals ();
     command_pid = text != NULL ? fork () : -1;
-    if (command_pid == 0) {
-        sigprocmask (SIG_SETMASK, mask, NULL);
-        become_command (text);
-    }
+    if (command_pid == 0)
+        become_command (text, mask);
     if (command_pid == -1) {
         log_error ("--run: %m");
         give_up (server);

@@ -2,6 +2,7 @@
 #include "stream.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -26,6 +27,15 @@ is_socket (int fd)
     return getsockopt (fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0;
 }
 
+/* A socket that was handed over may not: it is waited for like a pipe. */
+static bool
+blocks (int fd)
+{
+    int flags = fcntl (fd, F_GETFL);
+
+    return flags == -1 || !(flags & O_NONBLOCK);
+}
+
 static void
 close_stops (struct stream *s)
 {
@@ -41,7 +51,7 @@ stream_init (struct stream *s, int in, int out)
     s->in = in;
     s->out = out;
     s->tls = NULL;
-    s->socket = is_socket (in) && is_socket (out);
+    s->socket = is_socket (in) && is_socket (out) && blocks (in);
     s->stop_in = s->stop_out = s->send_limit = -1;
     if (s->socket)
         return 0;
@@ -94,7 +104,7 @@ stream_recv_plain (struct stream *s, void *buf, size_t len)
 
     do
         r = s->socket ? recv (s->in, buf, len, 0) : recv_pipe (s, buf, len);
-    while (r == -1 && errno == EINTR);
+    while (r == -1 && (errno == EINTR || (errno == EAGAIN && !s->socket)));
     return r;
 }
 

@@ -38,10 +38,14 @@ tick (void)
 
         if (workers_tick (c))
             w->watch_idle = 0;
-        else if (++w->watch_idle == LINGER) {
-            *at = w->watch_next;
+        else if (++w->watch_idle >= LINGER) {
             atomic_store (&w->watched, false);
-            continue;
+            /* A thread that still saw the mark may have begun meanwhile. */
+            if (!workers_tick (c)) {
+                *at = w->watch_next;
+                continue;
+            }
+            atomic_store (&w->watched, true);
         }
         at = &w->watch_next;
     }

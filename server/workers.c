@@ -378,8 +378,9 @@ workers_tick (struct connection *c)
     if (!stuck)
         return w->inside > 0;
     pace_suspect ();
-    call_standby (c); /* which also sends */
-    if (!w->standby && outgo_unattended (c))
+    call_standby (c);
+    /* A stand-by may have to wait for a callback that computes. */
+    if (outgo_unattended (c))
         call_sender (c);
     return true;
 }

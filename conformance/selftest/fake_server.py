@@ -8,6 +8,7 @@ no name for it also shows what --cmd needs of a stranger.
 """
 
 import os
+import signal
 import socket
 import struct
 import sys
@@ -89,6 +90,9 @@ def transmit(conn):
             time.sleep(0.05)
         error, data = perform(command, flags, offset, length, payload)
         answer = struct.pack(">IIQ", 0x67446698, error, cookie) + data
+        if MISTAKE == "half-reply" and command == 0:
+            conn.sendall(answer[:10])
+            continue
         conn.sendall(answer * 2 if MISTAKE == "two-answers" else answer)
 
 
@@ -124,6 +128,9 @@ def serve(conn):
 def main():
     if MISTAKE == "does-not-start":
         sys.exit("fake_server.py: this is why it does not start")
+    if MISTAKE.startswith("ends-with-"):
+        status = int(MISTAKE.rpartition("-")[2])
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(status))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(sys.argv[1])
     listener.listen(64)

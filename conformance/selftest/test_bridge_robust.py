@@ -141,6 +141,11 @@ RAISE = {
     "recursion": ("def f(): f()\n    f()", "EIO", "RecursionError"),
     "surrogate": (r'raise ValueError("\udcff")', "EIO", r"\\udcff"),
     "NUL": (r'raise ValueError("a\0b")', "EIO", r"a\\x00b"),
+    "terminal": (
+        r'raise ValueError("a\x1b[2J\r\x7fb")',
+        "EIO",
+        r"a\\x1b\[2J\\x0d\\x7fb",
+    ),
     "percent": ('raise ValueError("%s%n")', "EIO", "%s%n"),
     "long-text": ('raise ValueError("l" * 100000)', "EIO", "lllll"),
     "str-raises": (

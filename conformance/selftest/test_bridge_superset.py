@@ -171,6 +171,22 @@ def test_eopnotsupp_elsewhere_is_an_error(place: Path) -> None:
         assert caught.value.errnum == errno.EIO
 
 
+@pytest.mark.parametrize(
+    ("result", "warnings"),
+    [("bytes(len(buf))", 1), ("buf", 0), ("len(buf)", 0), ("None", 0)],
+)
+def test_data_that_version_2_returns(place: Path, result: str, warnings: int) -> None:
+    """They are read as zeroes, as by nbdkit; here it is said, and said once."""
+    text = f"def pread(h, buf, offset, flags): return {result}\n"
+    with serve(place, text) as server:
+        h = connect(server)
+        assert h.pread(512, 0) == h.pread(512, 512) == bytes(512)
+        h.shutdown()
+        server.stop()
+        found = server.log().count("pread: returned a bytes, which is ignored")
+        assert found == warnings, server.log()
+
+
 def test_native_fua_of_version_1_is_not_lost(place: Path) -> None:
     text = """
 API_VERSION = 1
@@ -420,3 +436,9 @@ def test_shutdown(place: Path) -> None:
     with serve(place, "def pwrite(*a): nbdkit.shutdown()\n") as server:
         connect(server).pwrite(b"x", 0)
         assert server.wait() == 0
+
+
+def test_the_name_that_was_given(place: Path) -> None:
+    text = "print(nbdkit.name(), flush=True)\n"
+    with serve(place, text, "--name", "disk seven") as server:
+        assert "disk seven\n" in server.log()

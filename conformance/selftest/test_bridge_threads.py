@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import nbd
 import pytest
-from server_process import NBDSPECD, Server, needs_python, read_line
+from server_process import NBDSPECD, Server, connected, needs_python, read_line
 
 pytestmark = needs_python
 
@@ -350,3 +351,32 @@ def test_the_interpreter_is_the_configured_one(place: Path) -> None:
     )
     assert asked.stdout.strip() == prefix
     assert sys.executable  # the tests' own may be another
+
+
+def test_a_reply_does_not_wait_for_one_who_computes(place: Path) -> None:
+    """Nobody else gets the interpreter's lock: the finished reply is sent without."""
+    text = """
+import ctypes, os, nbdkit
+def thread_model(): return nbdkit.THREAD_MODEL_PARALLEL
+API_VERSION = 2
+def open(readonly): return 1
+def get_size(h): return 1 << 20
+def pread(h, buf, offset, flags):
+    if offset:  # PyDLL keeps the lock
+        ctypes.PyDLL(None).read(FIFO, ctypes.create_string_buffer(1), 1)
+"""
+    reader, writer = os.pipe()
+    text = text.replace("FIFO", str(reader))
+    (place / "plugin.py").write_text(text)
+    args = ("python", str(place / "plugin.py"))
+    with Server(place, *args, pass_fds=(reader,)) as s, connected(s) as c:
+        one, two = (
+            struct.pack(">IHHQQI", 0x25609513, 0, 0, 7, offset, 512)
+            for offset in (0, 4096)
+        )
+        c.send(one + two)
+        assert c.simple_reply(512) == (0, bytes(512))
+        os.write(writer, b"x")
+        assert c.simple_reply(512) == (0, bytes(512))
+    os.close(reader)
+    os.close(writer)

@@ -228,6 +228,17 @@ def test_nothing_is_written_unasked(kit: Kit, running: str) -> None:
             wire.transmit()
             wire.write(b"x" * 512, 0)
 
+        @case("self.sneaks", req=["TX-WRITE-04"])
+        def test_sneaks(wire):
+            \"\"\"Writes, and does not say so.\"\"\"
+            wire.transmit()
+            wire.write(b"x" * 512, 0)
+
+        @case("self.other", req=["TX-WRITE-04"], clients=("libnbd",))
+        def test_other(client):
+            \"\"\"Writes by the other client.\"\"\"
+            client.pwrite(b"x" * 512, 0)
+
         @case("self.hostile", req=["HS-14"], hostile=True)
         def test_hostile(wire):
             \"\"\"Is hostile.\"\"\"
@@ -243,10 +254,13 @@ def test_nothing_is_written_unasked(kit: Kit, running: str) -> None:
     run = kit.run(*words)
     assert run.verdicts == {
         "self.write": "N/A",
+        "self.sneaks": "N/A",
+        "self.other": "N/A",
         "self.hostile": "N/A",
         "self.zero": "PASS",
     }
-    assert "--write was not given" in run.message("self.write")
+    for writes in ("self.write", "self.sneaks", "self.other"):
+        assert "--write was not given" in run.message(writes)
     assert "--hostile was not given" in run.message("self.hostile")
     run = kit.run(*words, "--write", "--hostile")
     assert run.verdicts["self.write"] == run.verdicts["self.hostile"] == "PASS"

@@ -241,3 +241,26 @@ def test_hang_through_libnbd(kit: Kit) -> None:
     run = kit.server("hang", **IMPATIENT)
     assert run.verdicts == {"self.both": "FAIL"}
     assert "an answer to h.pread" in run.message("self.both")
+
+
+def test_half_a_reply_through_libnbd(kit: Kit) -> None:
+    """What has come keeps nobody waiting for what has not."""
+    kit.write("""
+        @case("self.stalls", req=["TX-READ-05"], clients=("libnbd",))
+        def test_stalls(client):
+            \"\"\"A READ is answered.\"\"\"
+            client.pread(512, 0)
+        """)
+    run = kit.server("half-reply", **IMPATIENT)
+    assert run.verdicts["self.stalls"] == "FAIL"
+    assert "expected: an answer to h.pread(512, 0, 0)" in run.message("self.stalls")
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(143, None), (142, "FAIL")])
+def test_end_by_a_signal(kit: Kit, status: int, verdict: str | None) -> None:
+    """128 and the signal's number is how shells and virtual machines tell of it."""
+    run = kit.server(f"ends-with-{status}", "--case", "self.read")
+    assert run.verdicts["self.read"] == "PASS"
+    assert run.verdicts.get("server.ends-in-order") == verdict
+    explained = kit.run("explain", "server.ends-in-order")
+    assert explained.status == 0 and "SIGTERM" in explained.out

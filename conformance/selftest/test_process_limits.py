@@ -14,9 +14,13 @@ from pathlib import Path
 
 import pytest
 from server_process import (
+    ACK,
     GO,
+    GUARD,
+    IHAVEOPT,
     LIST,
     READ,
+    STRUCTURED_REPLY,
     WRITE,
     Client,
     Server,
@@ -24,6 +28,8 @@ from server_process import (
     needs_python,
     sanitizer,
 )
+
+SET_META_CONTEXT, BLOCK_STATUS = 10, 7
 
 
 def port_of(s: Server) -> int:
@@ -293,3 +299,60 @@ def test_clients_cannot_flood_the_log(place: Path) -> None:
     shown = [line for line in lines if "client flags" in line]
     assert len(shown) + hidden == 500
     assert len(lines) < 250, "a few lines a second"
+
+
+def test_time_limit_of_the_handshake_counts_every_bit(place: Path) -> None:
+    """Waits of less than a millisecond count: a client that sends byte by byte has
+    no more time than another."""
+    with Server(place, "--timeout", "1", "memory", "1M") as s, Client(s.socket) as c:
+        c.greet()
+        c.send(struct.pack(">QII", IHAVEOPT, 0x7FFFFFFF, 64 << 20))
+        for _ in range(100000):
+            if select.select([c.sock], [], [], 0.0005)[0]:
+                break  # what can be read is the end
+            try:
+                c.send(b"x")
+            except (BrokenPipeError, ConnectionResetError):
+                break
+        else:
+            raise AssertionError("it is still listened to")
+        assert "did not finish its handshake within 1 seconds" in s.log()
+
+
+def test_refused_set_of_contexts_drops_the_former(place: Path) -> None:
+    """Also where it is refused for its length alone (OPT-META-28)."""
+    contexts = struct.pack(">III", 0, 1, 15) + b"base:allocation"
+    with Server(place, "memory", "1M") as s, Client(s.socket) as c:
+        c.greet()
+        c.option(STRUCTURED_REPLY)
+        assert c.reply()[1] == ACK
+        c.option(SET_META_CONTEXT, contexts)
+        assert c.reply()[1] == 4 and c.reply()[1] == ACK
+        c.option(SET_META_CONTEXT, bytes((1 << 20) + 1))
+        assert c.reply()[1] == 2**31 + 9  # ERR_TOO_BIG
+        c.go()
+        c.request(BLOCK_STATUS, 0, 512)
+        magic, _, kind, cookie, length = struct.unpack(">IHHQI", c.recv(20))
+        assert (magic, kind, cookie) == (0x668E33EF, 0x8001, 7)
+        assert struct.unpack(">I", c.recv(length)[:4]) == (errno.EINVAL,)
+
+
+def test_socket_that_does_not_block(place: Path) -> None:
+    """With -s it may be one: nothing to read is not the end."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    with Server(
+        place, "-s", "memory", "1M", listen=(), stdin=theirs, stdout=theirs, ready=False
+    ):
+        theirs.close()
+        with Client(ours) as c:
+            c.sock.settimeout(GUARD)
+            c.greet()
+            c.go()
+            for _ in range(50):
+                assert c.read(0, 65536) == bytes(65536)
+            # More than the socket takes at once.
+            for _ in range(16):
+                c.request(READ, 0, 1 << 20)
+            for _ in range(16):
+                assert c.simple_reply(1 << 20)[0] == 0

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from server_process import PLUGIN, READ, Server, connected, needs_python
+from server_process import PLUGIN, READ, Server, connected, needs_python, refused
 
 COMPLAINING = PLUGIN.replace('return b"p" * count', "raise RuntimeError('oh dear')")
 
@@ -88,3 +88,11 @@ def test_stderr_that_nobody_reads_stops_nobody(place: Path) -> None:
         assert s.wait() == 0
     for i in range(100):
         assert b"RuntimeError: %d xxx" % i in got
+
+
+@pytest.mark.parametrize("form", ["null", "syslog", "file"])
+def test_errors_of_the_start_are_for_the_starter(form: str, place: Path) -> None:
+    """Whoever starts a server that cannot start is told why, once."""
+    form = f"{place}/errors" if form == "file" else form
+    said = refused(f"--log={form}", "-f", "memory", "99E")
+    assert "size '99E' is too large" in said

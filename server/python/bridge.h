@@ -198,8 +198,8 @@ void callback_error (enum callback cb, const char *fmt, ...)
 void callback_warning (enum callback cb, const char *fmt, ...)
     __attribute__ ((format (printf, 2, 3)));
 
-/* Strings for people: UTF-8, never with a NUL inside, whatever O holds; NULL
- * only when there is no memory.  malloc'ed. */
+/* Strings for people: UTF-8, with no control characters but line ends and tabs,
+ * whatever STR holds; NULL only when there is no memory.  malloc'ed. */
 char *text_of (PyObject *str);
 
 /* ----------------------------------------------------- exporter.c: buffers */

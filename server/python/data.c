@@ -91,6 +91,22 @@ pread_v1 (struct handle *h, struct io *io)
     return result ? take_data (result, io) : error;
 }
 
+/* A script for version 1 that says it is for version 2 would read as zeroes. */
+static void
+warn_of_data (PyObject *result, PyObject *view)
+{
+    static bool reported;
+
+    if (reported || result == view || !PyObject_CheckBuffer (result))
+        return;
+    reported = true;
+    callback_warning (CB_PREAD,
+                      "returned a %s, which is ignored; with API_VERSION 2 "
+                      "pread fills the buffer that it gets (not reported "
+                      "again)",
+                      Py_TYPE (result)->tp_name);
+}
+
 /* Calls CB with a view of the request's buffer. */
 static int
 call_with_view (enum callback cb, struct handle *h, struct io *io,
@@ -102,6 +118,8 @@ call_with_view (enum callback cb, struct handle *h, struct io *io,
     if (!view)
         return exception_to_errno (cb, io);
     PyObject *result = call (cb, h, io, view, &error);
+    if (cb == CB_PREAD && result && result != Py_None)
+        warn_of_data (result, view);
     Py_XDECREF (result);
     Py_DECREF (view);
     /* What a kept view does to the data from here on does not reach the

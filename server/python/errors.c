@@ -64,8 +64,16 @@ take_exception (void)
 #endif
 }
 
+/* Would a terminal act on it, or a string end there?  What a client sends may
+ * come back in an exception's text, which has lines. */
+static bool
+is_control (unsigned char c)
+{
+    return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+}
+
 /* Lone surrogates, which nothing that leaves the process may contain, are
- * written as escapes; NULs likewise. */
+ * written as escapes; control characters likewise. */
 char *
 text_of (PyObject *str)
 {
@@ -79,16 +87,18 @@ text_of (PyObject *str)
     }
 
     const char *from = PyBytes_AS_STRING (bytes);
-    size_t length = (size_t) PyBytes_GET_SIZE (bytes), nuls = 0;
+    size_t length = (size_t) PyBytes_GET_SIZE (bytes), controls = 0;
     for (size_t i = 0; i < length; i++)
-        nuls += from[i] == '\0';
+        controls += is_control ((unsigned char) from[i]);
 
-    char *text = malloc (length + 3 * nuls + 1), *to = text;
+    char *text = malloc (length + 3 * controls + 1), *to = text;
     if (!text)
         return NULL;
     for (size_t i = 0; i < length; i++) {
-        if (from[i] == '\0')
-            to = stpcpy (to, "\\x00");
+        unsigned char c = (unsigned char) from[i];
+
+        if (is_control (c))
+            to += sprintf (to, "\\x%02x", c);
         else
             *to++ = from[i];
     }

@@ -50,7 +50,7 @@ module_name (PyObject *self, PyObject *unused)
 {
     (void) self;
     (void) unused;
-    return PyUnicode_DecodeFSDefault (program_name);
+    return PyUnicode_DecodeFSDefault (log_name ());
 }
 
 PyObject *

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import subprocess
+import zlib
 from pathlib import Path
 
 from .case import Case
@@ -18,6 +21,12 @@ _LATE = (
     "What does not come in time fails a case of any level. Where the machine is busy, "
     "NBDSPEC_TIME_FACTOR=4 gives it four times as long."
 )
+
+
+#: What a case ends with when the server did not do as it should.
+_OF_THE_SERVER = (AssertionError, OSError, subprocess.TimeoutExpired)
+#: No server's fault.
+_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS)
 
 
 class CaseRun:
@@ -35,7 +44,9 @@ class CaseRun:
         """The case ended by an exception; words: how pytest tells it."""
         if isinstance(error, (NotApplicable, CannotDo)):
             self.not_applicable = str(error)
-        elif isinstance(error, (AssertionError, OSError)) or _from_libnbd(error):
+        elif isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+            self.broken = words
+        elif isinstance(error, _OF_THE_SERVER) or _from_libnbd(error):
             # What the server did first counts, not what followed from it.
             if self.breach is None:
                 self.breach, self.words = error, words
@@ -47,6 +58,10 @@ class CaseRun:
     def trouble(self, text: str) -> None:
         """A crash, a hang or a leak: fails the case, whatever its level."""
         self.findings.append(Finding(Level.MUST, text))
+
+    def unstartable(self, text: str) -> None:
+        """No server in the mode of the case: that is as bad as the case says."""
+        self.findings.append(Finding(self.case.level, text))
 
     # The judgement
 
@@ -100,6 +115,8 @@ class CaseRun:
 
     def write_replay(self, directory: Path, outcome: Outcome, head: dict) -> None:
         name = re.sub(r"[^\w.=-]+", "_", outcome.name).strip("_")
+        if re.search(r"[^\w.=-]", outcome.variant):  # others may look the same
+            name += f"-{zlib.crc32(outcome.name.encode()):08x}"
         path = directory / f"{name}.jsonl"
         head = {
             "case": outcome.case,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from pathlib import Path
 
 from . import nbd as proto
@@ -12,7 +13,7 @@ from .clock import weight
 from .relay import Relay
 from .targets.base import Server
 from .transcript import Transcript
-from .verdict import Breach, Closed, Finding, Hang, NotApplicable
+from .verdict import Breach, Closed, Finding, Hang, NotApplicable, may_write
 
 try:
     import nbd as libnbd
@@ -77,6 +78,8 @@ class LibnbdClient(Client):
             if self._relay.hung:
                 raise Hang("libnbd to connect", "nothing") from None
             raise Breach("libnbd to connect", str(error)) from None
+        self._relay.owed = None
+        self._may_write = server.may_write
         self.size = self.h.get_size()
         self.flags = self._flags()
         sizes = (
@@ -109,6 +112,7 @@ class LibnbdClient(Client):
 
     def _run(self, words: str, function, *args, due: int = 0):
         self._relay.limit = self._clock.limit_for(due)
+        self._relay.owed = time.monotonic()
         try:
             return function(*args)
         except libnbd.Error as error:
@@ -117,6 +121,8 @@ class LibnbdClient(Client):
             if error.errnum is None or self.h.aio_is_dead():
                 raise Closed(f"an answer to {words}", str(error)) from None
             raise Refused(words, error.errnum) from None
+        finally:
+            self._relay.owed = None
 
     def pread(self, length: int, offset: int, flags: int = 0) -> bytes:
         words = f"h.pread({length}, {offset}, {flags})"
@@ -124,6 +130,7 @@ class LibnbdClient(Client):
         return bytes(self._run(words, self.h.pread, length, offset, flags, due=due))
 
     def pwrite(self, data: bytes, offset: int, flags: int = 0) -> None:
+        may_write(self._may_write)
         words = f"h.pwrite({len(data)} bytes, {offset}, {flags})"
         due = weight(proto.WRITE, len(data))
         self._run(words, self.h.pwrite, data, offset, flags, due=due)
@@ -142,6 +149,8 @@ class LibnbdClient(Client):
 
     def _ranged(self, command: int, method, length: int, offset: int, flags: int):
         """A command that names a range, and carries no data either way."""
+        if command in proto.WRITING:
+            may_write(self._may_write)
         words = f"h.{method.__name__}({length}, {offset}, {flags})"
         due = weight(command, length)
         self._run(words, method, length, offset, flags, due=due)

@@ -12,6 +12,7 @@ from .case import Case
 from .collect import by_row, load_all
 from .errors import UsageError
 from .mutants import kills
+from .verdict import ENDS_IN_ORDER, ENDS_IN_ORDER_CLAIM
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,9 @@ def run(arguments: argparse.Namespace) -> int:
         if id in cases:
             for entry in cases[id]:
                 _explain_case(entry, rows)
+        elif id == ENDS_IN_ORDER:
+            print(id)
+            _say("claim", ENDS_IN_ORDER_CLAIM)
         elif what in rows:
             _explain_row(rows[what])
         else:

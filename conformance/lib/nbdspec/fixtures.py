@@ -14,7 +14,7 @@ from .clock import Clock
 from .conn import Chop
 from .pool import Lease
 from .targets.base import Server
-from .verdict import NotApplicable
+from .verdict import NotApplicable, may_write
 from .wire import Wire
 
 __all__ = [
@@ -51,14 +51,14 @@ def lease(request: pytest.FixtureRequest, run: CaseRun) -> Iterator[Lease]:
     for need in case.needs:
         if absent := state.pool.lacks(need):
             raise NotApplicable(absent)
+    if any(need.word == "writable" for need in case.needs):
+        may_write(state.pool.may_write)
     lease = state.pool.get(case.mode)
-    for need in case.needs:
-        missing = need.missing(lease.profile)
-        if missing:
-            raise NotApplicable(missing)
-    writes = any(need.word == "writable" for need in case.needs)
-    if writes and not target.disposable and not state.options.target.write:
-        raise NotApplicable("the case writes, and --write was not given")
+    missing = [m for need in case.needs if (m := need.missing(lease.profile))]
+    if missing:
+        if case.mode.private:  # nobody else would end it
+            state.pool.drop(lease)
+        raise NotApplicable(missing[0])
     yield lease
     state.check_health(run, lease)
 
@@ -83,6 +83,7 @@ def connect(
         conn = server.connect(run.transcript, chop)
         opened.append(Wire(conn, run.findings, server.export))
         opened[-1].always_tls = server.always_tls
+        opened[-1].may_write = server.may_write
         return opened[-1]
 
     yield more

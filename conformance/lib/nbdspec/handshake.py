@@ -77,6 +77,8 @@ class Handshake:
         self.phase = "connected"
         #: where a running server is reached by nbds: TLS comes behind the greeting
         self.always_tls: ssl.SSLContext | None = None
+        #: False: the data is somebody's, and no case may write there
+        self.may_write = True
 
     def _named(self, name: Name) -> str | bytes:
         return self.name if name is None else name

@@ -26,7 +26,7 @@ from typing import Iterable
 
 from .errors import BadFile
 from .result import Result
-from .verdict import Outcome, Verdict
+from .verdict import ENDS_IN_ORDER, Outcome, Verdict
 
 REQUIRED = {"server": str, "case": str, "verdict": str, "text": str, "reason": str}
 OPTIONAL = {"versions": str, "reference": str, "may-pass": bool}
@@ -145,7 +145,8 @@ def covers(versions: str, version: str) -> bool:
 def _check_ids(entries: list[Entry], ids: list[str]) -> None:
     for entry in entries:
         base = entry.case.partition("[")[0]
-        if not any(fnmatch.fnmatchcase(id, base) for id in ids):
+        names = [*ids, ENDS_IN_ORDER]
+        if not any(fnmatch.fnmatchcase(id, base) for id in names):
             raise BadFile(f"{entry.where()}: there is no such case")
 
 

@@ -28,6 +28,7 @@ from .errors import BadFile, KitError
 from .mutants import Mutant, load
 from .mutants_build import TREE, Builder, patched
 from .targets.base import CannotDo
+from .verdict import ENDS_IN_ORDER
 
 #: A mutant may hang its cases; each of them has its own limit long before.
 LIMIT = 300
@@ -310,7 +311,7 @@ def _cases(program: Path, ids: list[str], out: Path) -> Found:
             name = f"{case['id']}[{run['variant']}]"
             found[name] = (run["verdict"], run["message"])
     # A server that ends badly for what the cases did to it was found out as well.
-    end = found.get("server.ends-in-order")
+    end = found.get(ENDS_IN_ORDER)
     if end is not None:
         for name, (verdict, words) in list(found.items()):
             if verdict == "PASS":

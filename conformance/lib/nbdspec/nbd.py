@@ -154,6 +154,9 @@ COMMANDS = {
     RESIZE: "RESIZE",
 }
 
+#: Those that change the data.
+WRITING = (WRITE, TRIM, WRITE_ZEROES)
+
 # Command flags
 FUA = 1 << 0
 NO_HOLE = 1 << 1

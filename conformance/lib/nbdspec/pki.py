@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import shutil
 import ssl
@@ -25,7 +24,6 @@ def directory() -> Path:
     if not _MAKER.exists() or shutil.which("certtool") is None:
         raise CannotDo("there is no certtool (gnutls-bin) to make certificates with")
     made = scratch()
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
     subprocess.run([str(_MAKER), str(made)], check=True)
     return made
 

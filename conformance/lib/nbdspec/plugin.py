@@ -136,7 +136,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
         if isinstance(error, pytest.skip.Exception):
             run.not_applicable = str(error.msg)
         elif isinstance(error, CannotStart) and _special(run.case):
-            run.trouble(f"it did not start ({run.case.mode.describe()}): {error}")
+            run.unstartable(f"it did not start ({run.case.mode.describe()}): {error}")
         elif isinstance(error, KitError):
             state.unusable(str(error))
             run.broken = str(error)

@@ -40,9 +40,9 @@ class Pool:
             self._leases.move_to_end(mode)
             return lease
         server = self.target.start(mode)
+        server.may_write = self.may_write
         health = Health(server.process)
         lease = Lease(server, self._profile(server), health)
-        lease.profile.stores = self.target.stores
         health.baseline()
         if mode.default:
             self._plain = lease.profile
@@ -51,6 +51,10 @@ class Pool:
             while len(self._leases) > KEEP:
                 self._stop(self._leases.popitem(last=False)[1])
         return lease
+
+    @property
+    def may_write(self) -> bool:
+        return self.target.disposable or self.target.options.write
 
     def lacks(self, need: Need) -> str | None:
         """What the plain server says it has not, no other way to start one adds.
@@ -66,7 +70,9 @@ class Pool:
         declared = self.target.options.profile
         if declared and server.mode.default:
             return read_profile(Path(declared))
-        return probe(server)
+        profile = probe(server)
+        profile.stores = self.target.stores  # which no server tells
+        return profile
 
     def _stop(self, lease: Lease) -> None:
         """Ends a server that served in order; how it ends is judged as well."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import shutil
@@ -28,11 +29,24 @@ STOP_LIMIT = 10.0
 def scratch() -> Path:
     """A new directory with a short path: a socket's may have 107 bytes."""
     base = os.environ.get("NBDSPEC_TMPDIR", "/tmp")
-    return Path(tempfile.mkdtemp(prefix="nbds.", dir=base))
+    try:
+        made = Path(tempfile.mkdtemp(prefix="nbds.", dir=base))
+    except OSError as error:
+        raise KitError(f"{base}: {error.strerror} (NBDSPEC_TMPDIR names it)") from None
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def ends_by(number: int) -> tuple[int, ...]:
+    """The statuses with which a program may end when it gets a signal.
+
+    The last is what shells, and virtual machines, make of it.
+    """
+    return 0, -number, 128 + number
 
 
 class CannotStart(KitError):
@@ -218,7 +232,7 @@ class Process:
                 trouble = f"{self.name} was still there {STOP_LIMIT:g} s after {name}"
                 self.send(signal.SIGKILL)
                 self.wait()
-            elif self.status not in (0, -number):
+            elif self.status not in ends_by(number):
                 trouble = self.end_in_words()
         os.close(self._pidfd)
         return trouble

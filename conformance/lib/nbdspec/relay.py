@@ -6,6 +6,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 
 from .decode import Decoder
 from .transcript import Transcript
@@ -29,21 +30,30 @@ class Relay(threading.Thread):
         self._log: list[tuple[bool, bytes]] = []
         self._lock = threading.Lock()
         self.hung = False
+        #: since when a call of libnbd's waits for the server; None: none does
+        self.owed: float | None = time.monotonic()  # a greeting
         for sock in (self._near, self._far):
             sock.setblocking(False)
 
     def run(self) -> None:
         to_far, to_near = bytearray(), bytearray()
-        waiting = False
+        waiting, heard = False, time.monotonic()
         reading = [self._near, self._far]
         while reading:
             writing = [self._far] if to_far else []
             writing += [self._near] if to_near else []
-            limit = self.limit if waiting else None
+            owed = self.owed
+            limit = None
+            if waiting or owed is not None:
+                since = max(heard, owed or heard)
+                limit = max(0.0, since + self.limit - time.monotonic())
             ready = select.select(reading, writing, [], limit)
             if not any(ready):
+                if not waiting and owed != self.owed:
+                    continue  # that call has come back meanwhile
                 self.hung = True
                 break
+            heard = time.monotonic()
             if self._near in ready[0]:
                 data = _receive(self._near)
                 if not data:

@@ -10,8 +10,9 @@ from .errors import KitError
 from .mode import Mode
 from .options import RunOptions
 from .pool import Lease, Pool
+from .process import ends_by
 from .targets import Server, make
-from .verdict import Outcome, Verdict
+from .verdict import ENDS_IN_ORDER, Outcome, Verdict
 
 #: A server that crashes has ended so long after its connections have.
 _CRASH = 0.25
@@ -56,7 +57,11 @@ class State:
                     "seed": self.options.seed,
                     "mode": run.case.mode.to_json(),
                 }
-                run.write_replay(Path(self.options.replay_dir), outcome, head)
+                directory = Path(self.options.replay_dir)
+                try:
+                    run.write_replay(directory, outcome, head)
+                except OSError as error:
+                    outcome.message += f"\nno replay: {directory}: {error.strerror}"
         return outcome
 
     def check_health(self, run: CaseRun, lease: Lease) -> None:
@@ -64,7 +69,7 @@ class State:
         server = lease.server
         process = server.process
         if process is not None and server.ended_by is not None:
-            if process.wait() not in (0, -server.ended_by):
+            if process.wait() not in ends_by(server.ended_by):
                 run.trouble(process.end_in_words())
             self.pool.drop(lease)
             return
@@ -101,7 +106,7 @@ def _goes_on(server: Server) -> bool:
 def _end(mode: Mode, trouble: str) -> Outcome:
     """What sanitizers and clean-ups say when a server is told to end."""
     return Outcome(
-        case="server.ends-in-order",
+        case=ENDS_IN_ORDER,
         variant=mode.describe(),
         section="server",
         requirements=[],

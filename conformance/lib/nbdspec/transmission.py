@@ -13,7 +13,7 @@ from .conn import Conn
 from .handshake import Handshake
 from .payloads import extended_request
 from .payloads import request as request_bytes
-from .verdict import Breach, Finding, Level
+from .verdict import Breach, Finding, Level, may_write
 
 #: No chunk of a server that has 64 MiB as its longest request can be longer.
 _SANE = (64 << 20) + 4096
@@ -52,6 +52,8 @@ class Transmission(Handshake):
         With extended headers a WRITE gets PAYLOAD_LEN; ``effect`` is the length that
         the reply is about, where that is not the header's (BLOCK_STATUS).
         """
+        if command in nbd.WRITING:
+            may_write(self.may_write)
         if command == nbd.WRITE and not length:
             length = len(data)
         if command == nbd.WRITE and self.extended and data:
@@ -81,6 +83,7 @@ class Transmission(Handshake):
         if command != nbd.DISC:
             self.pending[cookie] = asked
             self._due += weight(command, about)
+        self.conn.allow(self._due)
         self.conn.send(head + data, words)
         return cookie
 

@@ -114,8 +114,22 @@ def counts_as(level: Level, row: str | None = None) -> Iterator[None]:
         raise
 
 
+#: No case of its own, and in no ledger: what is seen when the kit ends its servers.
+ENDS_IN_ORDER = "server.ends-in-order"
+ENDS_IN_ORDER_CLAIM = (
+    "A server that is told to end by SIGTERM ends with status 0, by that signal, or "
+    "with 128 plus its number; what a sanitizer finds at the end shows here, too."
+)
+
+
 class NotApplicable(Exception):
     """The target lacks what the case is about: N/A, with the reason."""
+
+
+def may_write(allowed: bool) -> None:
+    """Stops a case before it writes to what is not the kit's own."""
+    if not allowed:
+        raise NotApplicable("the case writes, and --write was not given")
 
 
 @dataclass

@@ -66,6 +66,8 @@ class Server:
         self.unix = unix
         self.tcp = tcp
         self.export = export
+        #: somebody's data is not written to unless its owner agrees
+        self.may_write = True
         self.clock = Clock()
         #: what a client needs for TLS, where the server offers it
         self.tls: ssl.SSLContext | None = None
