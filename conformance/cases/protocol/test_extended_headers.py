@@ -180,7 +180,7 @@ def test_payload_len_drained(xh, command):
     xh.in_step()
 
 
-@case("xh.payload-len-absurd", req=["XH-03"], level=SHOULD, needs="extended",
+@case("xh.payload-len-absurd", req=["XH-03"], level=SHOULD, needs="extended writable",
       hostile=True)
 def test_payload_len_absurd(xh):
     """A payload of 8 GiB is not waited for."""

@@ -44,7 +44,8 @@ def clear(wire, server):
     return wire
 
 
-@case("starttls.works", req=["TLS-11", "TLS-13", "TLS-14", "TLS-43"], mode=REQUIRED)
+@case("starttls.works", req=["TLS-11", "TLS-13", "TLS-14", "TLS-43"], mode=REQUIRED,
+      needs="writable")
 @EITHER
 def test_works(clear, lease, structured):
     """After STARTTLS all is as it is without, over TLS 1.2 or later."""
@@ -201,7 +202,8 @@ def test_optional_without(clear):
     clear.transmit().in_step()
 
 
-@case("starttls.refused-write", req=["TX-12", "TLS-14"], mode=REQUIRED)
+@case("starttls.refused-write", req=["TX-12", "TLS-14"], mode=REQUIRED,
+      needs="writable")
 @pytest.mark.parametrize("length", [512, 1 << 20])
 def test_refused_write(clear, server, length):
     """The payload of a refused WRITE is skipped within TLS, and the session lives."""

@@ -170,20 +170,39 @@ def test_byte_by_byte(raw, step):
 @pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
 def test_disconnect_at_each_byte(connect, dial, reset):
     """A client that is gone after any byte of a session does no harm to the next."""
-    first = connect()
-    flags = first.greeting() & 3
-    whole = b"".join([
-        flags.to_bytes(4, "big"),
+    wire = connect()
+    start = opening(wire)
+    wire.conn.close()
+    rest = request(READ, 0, 4096, cookie=1) + request(nbd.FLUSH, cookie=2)
+    whole = start + rest + request(nbd.DISC, cookie=3)
+    cut_at_each(connect, dial, reset, whole, 0)
+
+
+@case("sweep.disconnect-in-a-write", req=["TERM-08", "TXTERM-10", "TX-12"],
+      needs="writable", quick=False)
+@pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
+def test_disconnect_in_a_write(connect, dial, reset):
+    """Nor does one that is gone after any byte of a WRITE."""
+    wire = connect()
+    start = opening(wire)
+    wire.conn.close()
+    write = request(nbd.WRITE, 0, 64, cookie=1) + bytes(64)
+    cut_at_each(connect, dial, reset, start + write, len(start))
+
+
+def opening(wire) -> bytes:
+    """What a client sends up to transmission."""
+    return b"".join([
+        (wire.greeting() & 3).to_bytes(4, "big"),
         option(LIST),
         option(STRUCTURED_REPLY),
-        option(SET_META_CONTEXT, meta_payload(first.name, [ALLOCATION])),
-        option(GO, go_payload(first.name, [3])),
-        request(READ, 0, 512, cookie=1),
-        request(nbd.WRITE, 0, 64, cookie=2) + bytes(64),
-        request(nbd.FLUSH, cookie=3),
-        request(nbd.DISC, cookie=4),
+        option(SET_META_CONTEXT, meta_payload(wire.name, [ALLOCATION])),
+        option(GO, go_payload(wire.name, [3])),
     ])
-    for length in range(len(whole) + 1):
+
+
+def cut_at_each(connect, dial, reset: bool, whole: bytes, first: int) -> None:
+    for length in range(first, len(whole) + 1):
         wire = connect()
         wire.greeting()
         wire.conn.send(whole[:length], f"the first {length} bytes of a session")

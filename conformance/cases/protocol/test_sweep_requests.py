@@ -40,6 +40,7 @@ COMMANDS = {
     BLOCK_STATUS: None,
     99: None,
 }
+HARMLESS = [READ, FLUSH, CACHE, BLOCK_STATUS, 99]
 
 
 def send(wire, command: int, offset: int, length: int = 4096) -> int:
@@ -53,11 +54,28 @@ def send(wire, command: int, offset: int, length: int = 4096) -> int:
 @pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
 @pytest.mark.parametrize("glued", [False, True], ids=["one-by-one", "glued"])
 def test_pairs_of_commands(wire, lease, structured, glued):
-    """Each command is answered right behind each other one, refused or not."""
+    """Each command that writes nothing is answered right behind each other one,
+    refused or not."""
     if structured and not lease.profile.structured:
         pytest.skip("the server does not offer structured replies")
     wire.transmit(structured=structured)
-    known = [c for c, word in COMMANDS.items() if not word or lease.profile.has(word)]
+    pairs(wire, lease.profile, HARMLESS, glued)
+
+
+@case("sweep.pairs-with-writes", req=["TX-12", "TX-10", "TX-04", "TXTERM-10"],
+      needs="writable")
+@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
+@pytest.mark.parametrize("glued", [False, True], ids=["one-by-one", "glued"])
+def test_pairs_with_writes(wire, lease, structured, glued):
+    """The same with those that write."""
+    if structured and not lease.profile.structured:
+        pytest.skip("the server does not offer structured replies")
+    wire.transmit(structured=structured)
+    pairs(wire, lease.profile, list(COMMANDS), glued)
+
+
+def pairs(wire, profile, commands: list[int], glued: bool) -> None:
+    known = [c for c in commands if not (word := COMMANDS[c]) or profile.has(word)]
     for first in known:
         for second in known:
             asked = [send(wire, first, 0)]

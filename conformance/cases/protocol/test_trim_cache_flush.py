@@ -34,7 +34,8 @@ def test_trim_length_0(wire):
         wire.in_step()
 
 
-@case("trim.readonly", req=["ERR-04", "TF-06"], level=SHOULD, mode=Mode(readonly=True))
+@case("trim.readonly", req=["ERR-04", "TF-06"], level=SHOULD, mode=Mode(readonly=True),
+      needs="readonly")
 def test_trim_readonly(wire):
     """A read-only export refuses TRIM with EPERM."""
     wire.transmit()

@@ -97,7 +97,7 @@ def test_length_0(wire):
 
 
 @case("zeroes.readonly", req=["TX-ZERO-23", "TF-06"], level=SHOULD,
-      mode=Mode(readonly=True))
+      mode=Mode(readonly=True), needs="readonly")
 def test_readonly(wire):
     """A read-only export refuses it with EPERM."""
     wire.transmit()
