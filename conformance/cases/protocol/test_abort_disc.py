@@ -82,7 +82,7 @@ def test_slow_in_flight(wire):
 def test_in_flight_first(wire, count):
     """What was asked ahead of DISC is answered before the connection closes."""
     wire.transmit()
-    asked = [wire.request(nbd.READ, 512 * i, 512) for i in range(count)]
+    asked = [wire.request(nbd.READ, 0, wire.export.block) for _ in range(count)]
     wire.request(nbd.DISC)
     for cookie in asked:
         wire.expect_ok(cookie)

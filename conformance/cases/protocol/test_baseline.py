@@ -26,7 +26,7 @@ SECTION = "baseline"
 
 
 @case("baseline.session", req=["COMPAT-02", "TX-01", "TX-WRITE-04", "TX-DISC-01"],
-      needs="writable stores")
+      needs="writable stores minimum<=4096")
 def test_session(dial):
     """LIST, INFO, GO, WRITE, READ, DISC with nothing optional; then ABORT."""
     wire = dial()

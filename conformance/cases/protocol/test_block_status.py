@@ -50,8 +50,9 @@ def test_places(wire, lease, flags, place, length):
     if length % lease.profile.minimum:
         length += lease.profile.minimum - length % lease.profile.minimum
     wire.transmit(contexts=(ALLOCATION,))
-    size = wire.export.size
-    offset = {"start": 0, "middle": size // 2 // 512 * 512, "end": size - length}[place]
+    size, block = wire.export.size, wire.export.block
+    middle = size // 2 // block * block
+    offset = {"start": 0, "middle": middle, "end": size - length}[place]
     assert wire.block_status(length, offset, flags=flags)[ALLOCATION]
 
 
@@ -130,6 +131,7 @@ def test_length_0(wire):
 def test_huge(wire, length, flags):
     """The largest lengths of a compact header, on an export that is larger."""
     wire.transmit(contexts=(ALLOCATION,))
+    length -= length % wire.export.minimum
     assert wire.block_status(length, 0, flags=flags)[ALLOCATION]
     wire.in_step()
 
@@ -183,7 +185,7 @@ def test_million_extents(wire):
 
 
 @case("status.follows-writes", req=["META-BASE-12", "TX-BLOCKSTATUS-12", "TX-WRITE-04"],
-      needs=f"{HAS} stores writable size>=8M")
+      needs=f"{HAS} stores writable size>=8M minimum<=4096")
 def test_follows_writes(client):
     """What was just written is data in the map, whatever it was before."""
     if client.flags & nbd.SEND_WRITE_ZEROES:

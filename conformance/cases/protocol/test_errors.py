@@ -66,8 +66,9 @@ def test_wrong_magic(connect):
     wire = connect()
     wire.greet()
     wire.transmit()
-    wire.write(b"a" * 512, 0)
-    bad = wire.request(nbd.WRITE, 0, data=b"b" * 512, magic=0x25609514)
+    block = wire.export.block
+    wire.write(b"a" * block, 0)
+    bad = wire.request(nbd.WRITE, 0, data=b"b" * block, magic=0x25609514)
     wire.conn.shut()
     wire.conn.drain()
     wire.conn.close()
@@ -75,7 +76,7 @@ def test_wrong_magic(connect):
     other = connect()
     other.greet()
     other.transmit()
-    assert other.read(512, 0) == b"a" * 512, "a request with a wrong magic wrote"
+    assert other.read(block, 0) == b"a" * block, "a request with a wrong magic wrote"
 
 
 ERRNOS = Mode(size=1 << 20, errnos=True)

@@ -61,7 +61,7 @@ def test_option_with_data(wire):
     wire.option(EXTENDED_HEADERS, b"data")
     wire.expect_error(EXTENDED_HEADERS, ERR_INVALID)
     wire.in_step()
-    wire.transmit().read(512, 0)
+    wire.transmit().read(wire.export.block, 0)
 
 
 @case("xh.go-after-ack", req=["OPT-XH-03", "OPT-XH-05", "OPT-XH-10"], needs="extended")
@@ -129,7 +129,7 @@ def test_base_needs_no_extension(wire):
 @case(
     "xh.every-reply-extended",
     req=["OPT-XH-10", "XH-06", "XH-07", "XH-08", "XH-31", "TX-04"],
-    needs="stores extended writable size>=1M",
+    needs="stores extended writable size>=1M minimum=1",
 )
 def test_every_reply_extended(wire):
     """Success and failure of each command come with 32-byte headers of the request's
@@ -149,7 +149,7 @@ def test_every_reply_extended(wire):
 
 
 @case("xh.read-with-holes", req=["XH-31", "XH-07"],
-      needs="stores extended writable size>=1M")
+      needs="stores extended writable size>=1M minimum<=4096")
 def test_read_with_holes(wire):
     """Data in mid-buffer: each chunk repeats the offset of the request."""
     wire.transmit(extended=True)
@@ -164,11 +164,12 @@ def test_read_with_holes(wire):
       needs="extended writable")
 def test_write_without_payload_len(xh):
     """WRITE without PAYLOAD_LEN, as QEMU's client sends it, is understood."""
-    head = extended_request(WRITE, 0, 512, cookie=1)
-    xh.pending[1] = Request(WRITE, 0, 512, 0, 1)
-    xh.conn.send(head + b"q" * 512, "WRITE 512 at 0x0 without PAYLOAD_LEN")
+    data = b"q" * xh.export.block
+    head = extended_request(WRITE, 0, len(data), cookie=1)
+    xh.pending[1] = Request(WRITE, 0, len(data), 0, 1)
+    xh.conn.send(head + data, f"WRITE {len(data)} at 0x0 without PAYLOAD_LEN")
     xh.expect_ok(1)
-    assert xh.read(512, 0) == b"q" * 512
+    assert xh.read(len(data), 0) == data
 
 
 @case("xh.payload-len-drained", req=["XH-04", "XH-05"], needs="extended")

@@ -51,7 +51,7 @@ def half_an_option(wire) -> None:
 def serve(wire) -> None:
     wire.greet()
     wire.transmit()
-    wire.read(4096, 0)
+    wire.read(wire.export.block, 0)
     wire.leave()
 
 

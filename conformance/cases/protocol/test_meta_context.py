@@ -104,8 +104,8 @@ def test_set_answers_with_id(haggling):
 def test_set_twice_the_same(haggling):
     """A context that is asked for twice is selected once, or has two ids."""
     haggling.set_meta([ALLOCATION, ALLOCATION])
-    haggling.go()
-    haggling.block_status(512, 0)
+    haggling.transmit()
+    haggling.block_status(haggling.export.block, 0)
 
 
 @case("meta.set-wildcard-ignored", req=["META-BASE-01"], needs=HAS)
@@ -148,8 +148,8 @@ def test_bound_to_export(haggling):
 def test_same_export_by_name(haggling):
     """Contexts of the export that GO names are there in transmission."""
     haggling.set_meta([ALLOCATION], "beta")
-    haggling.go("beta")
-    assert haggling.block_status(512, 0)[ALLOCATION]
+    haggling.transmit("beta")
+    assert haggling.block_status(haggling.export.block, 0)[ALLOCATION]
 
 
 @case("meta.unknown-export", req=["OPT-META-32"], level=SHOULD, needs=HAS, mode=NAMED)
@@ -234,8 +234,8 @@ def test_set_after_set(haggling):
     """The last SET counts."""
     haggling.set_meta([])
     haggling.set_meta([ALLOCATION])
-    haggling.go()
-    assert list(haggling.block_status(512, 0)) == [ALLOCATION]
+    haggling.transmit()
+    assert list(haggling.block_status(haggling.export.block, 0)) == [ALLOCATION]
 
 
 @case("meta.list-keeps-selection", req=["OPT-META-28"], level=MUST, needs=HAS)
@@ -243,5 +243,5 @@ def test_list_keeps_selection(haggling):
     """LIST between SET and GO changes nothing."""
     haggling.set_meta([ALLOCATION])
     haggling.list_meta()
-    haggling.go()
-    assert haggling.block_status(512, 0)[ALLOCATION]
+    haggling.transmit()
+    assert haggling.block_status(haggling.export.block, 0)[ALLOCATION]

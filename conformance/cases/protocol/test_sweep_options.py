@@ -125,10 +125,10 @@ def test_orders_of_options(dial, first):
         wire = dial()
         for step in (first, *more):
             step(wire)
-        export = wire.go()
+        export = wire.transmit().export
         assert wire.structured or not export.flags & nbd.SEND_DF
-        read = wire.request(READ, 0, 512)
-        status = wire.request(BLOCK_STATUS, 0, 4096)
+        read = wire.request(READ, 0, export.block)
+        status = wire.request(BLOCK_STATUS, 0, export.block)
         assert wire.expect_ok(read).simple is not wire.structured
         if wire.contexts:
             wire.expect_ok(status)
@@ -155,9 +155,10 @@ def test_byte_by_byte(raw, step):
         raw.final(number)
     raw.export = raw.expect_export(GO)
     raw.phase = "transmission"
+    block = raw.export.block
     for cookie in range(3):
-        head = request(READ, 4096 * cookie, 512, cookie=cookie)
-        raw.pending[cookie] = Request(READ, 4096 * cookie, 512, 0, cookie)
+        head = request(READ, block * cookie, block, cookie=cookie)
+        raw.pending[cookie] = Request(READ, block * cookie, block, 0, cookie)
         for at in range(0, len(head), step):
             raw.conn.send(head[at : at + step], "the next bytes of a READ")
     for cookie in range(3):

@@ -43,8 +43,10 @@ COMMANDS = {
 HARMLESS = [READ, FLUSH, CACHE, BLOCK_STATUS, 99]
 
 
-def send(wire, command: int, offset: int, length: int = 4096) -> int:
+def send(wire, command: int, place: int) -> int:
+    length = max(4096, wire.export.minimum)
     data = b"s" * length if command == WRITE else b""
+    offset = place * length
     if command == FLUSH:
         offset = length = 0
     return wire.request(command, offset, length, data=data)
@@ -81,7 +83,7 @@ def pairs(wire, profile, commands: list[int], glued: bool) -> None:
             asked = [send(wire, first, 0)]
             if not glued:
                 wire.wait(asked.pop())
-            asked.append(send(wire, second, 8192))
+            asked.append(send(wire, second, 2))
             for cookie in asked:
                 reply = wire.wait(cookie)
                 command = reply.request.command
@@ -193,7 +195,8 @@ def test_mixed_in_flight(wire, lease, structured):
 def test_same_cookie(wire):
     """A cookie can be used again as soon as its request was answered."""
     wire.transmit()
-    for length in (512, 4096, 1, 512):
+    block = wire.export.block
+    for length in (block, 8 * block, wire.export.minimum, block):
         reply = wire.expect_ok(wire.request(READ, 0, length, cookie=7))
         assert len(reply.data) == length
     wire.in_step()

@@ -123,7 +123,8 @@ def test_nbdcopy_writes(server, tmp_path):
     assert out.read_bytes() == sparse(), "the copy differs"
 
 
-@case("tool.nbdsh", req=["COMPAT-02"], needs="stores writable", mode=SMALL, quick=False)
+@case("tool.nbdsh", req=["COMPAT-02"], needs="stores writable minimum=1", mode=SMALL,
+      quick=False)
 def test_nbdsh(server):
     """nbdsh writes and reads."""
     if importlib.util.find_spec("nbd") is None:
@@ -133,7 +134,8 @@ def test_nbdsh(server):
          "-c", script], name="nbdsh")
 
 
-@case("tool.fio", req=["TX-04", "TX-READ-19"], needs="stores writable", mode=SMALL, quick=False)
+@case("tool.fio", req=["TX-04", "TX-READ-19"], needs="stores writable minimum<=4096",
+      mode=SMALL, quick=False)
 def test_fio(server):
     """fio's nbd engine writes and verifies with 16 requests in flight."""
     run(["fio", "--verify_state_save=0", "--name=nbd", "--ioengine=nbd", f"--uri={server.uri}", "--rw=randrw",

@@ -60,10 +60,10 @@ def test_trim_not_offered(wire):
 def test_cache_changes_nothing(wire, lease, structured):
     """CACHE brings no data and leaves all data as it was."""
     wire.transmit(structured=structured and lease.profile.structured)
-    wire.write(b"x" * 65536, 4096)
+    wire.write(b"x" * 65536, 65536)
     reply = wire.command(CACHE, 0, MIB)
     assert not reply.data
-    assert wire.read(65536, 4096) == b"x" * 65536
+    assert wire.read(65536, 65536) == b"x" * 65536
 
 
 @case("cache.unknown-flag", req=["TX-CACHE-06"], needs="cache")
@@ -125,7 +125,7 @@ def test_fua_every_command(wire, command):
         CACHE: nbd.SEND_CACHE,
         nbd.WRITE_ZEROES: nbd.SEND_WRITE_ZEROES,
     }.get(command, nbd.HAS_FLAGS)
-    length = 0 if command == FLUSH else 4096
+    length = 0 if command == FLUSH else max(4096, wire.export.minimum)
     cookie = wire.request(command, 0, length, flags=FUA)
     if wire.export.flags & offered:
         wire.expect_ok(cookie)
@@ -134,7 +134,8 @@ def test_fua_every_command(wire, command):
     wire.in_step()
 
 
-@case("multi-conn.flush-seen", req=["MC-01"], needs="stores writable multi-conn flush")
+@case("multi-conn.flush-seen", req=["MC-01"],
+      needs="stores writable multi-conn flush minimum<=4096")
 @pytest.mark.parametrize("way", ["flush", "fua"])
 def test_multi_conn_flush_seen(connect, lease, way):
     """What is flushed on one connection is read on all others."""

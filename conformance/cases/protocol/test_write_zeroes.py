@@ -31,7 +31,7 @@ def test_exact_range(client, offset, length, flags):
     assert client.pread(around, offset + 1) == want
 
 
-@case("zeroes.large", req=["TX-ZERO-11"], needs=f"stores {ZEROES} size>=200M",
+@case("zeroes.large", req=["TX-ZERO-11"], needs=f"stores {ZEROES} size>=200M minimum<=512",
       mode=Mode(size=200 * MIB), quick=False)
 @FLAGS
 def test_large(client, flags):
@@ -48,7 +48,7 @@ def test_large(client, flags):
 @case("zeroes.fua", req=["TX-FUA-02"], needs=f"{ZEROES} fua")
 def test_fua(client):
     """FUA is taken."""
-    client.zero(4096, 0, nbd.FUA)
+    client.zero(max(4096, client.minimum), 0, nbd.FUA)
 
 
 @case("zeroes.fast", req=["TF-14", "TX-ZERO-04", "TX-ZERO-15", "TX-ZERO-16"],

@@ -34,6 +34,11 @@ class Client(abc.ABC):
     def __init__(self, findings: list[Finding]) -> None:
         self._findings = findings
 
+    @property
+    def block(self) -> int:
+        """A length that is served, at its multiples, whatever the minimum is."""
+        return max(512, self.minimum)
+
     @abc.abstractmethod
     def pread(self, length: int, offset: int, flags: int = 0) -> bytes: ...
 

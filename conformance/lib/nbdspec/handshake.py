@@ -57,6 +57,11 @@ class Export:
         return self.block_size[0] if self.block_size else 1
 
     @property
+    def block(self) -> int:
+        """A length that is served, at its multiples, whatever the minimum is."""
+        return max(512, self.minimum)
+
+    @property
     def maximum(self) -> int:
         return self.block_size[2] if self.block_size else nbd.DEFAULT_MAXIMUM
 
