@@ -139,13 +139,15 @@ def test_huge(wire, length, flags):
 @case("status.after-zero", req=["META-BASE-12", "TX-ZERO-11"],
       needs=f"{HAS} writable write-zeroes size>=2M")
 @pytest.mark.parametrize("flags", [0, nbd.NO_HOLE], ids=["hole", "no-hole"])
-def test_after_zero(client, flags):
-    """What is said about a zeroed range is true, with NO_HOLE too."""
+def test_after_zero(client, run, flags):
+    """A zeroed range reads as zeroes whatever is said about it, with NO_HOLE too."""
     client.pwrite(b"x" * MIB, 0)
     client.zero(MIB, 0, flags)
     for offset, length, status in walk(client, 0, MIB):
         if status & STATE_HOLE and not status & STATE_ZERO:
-            raise AssertionError(f"unknown content at {offset:#x}")
+            words = f"a hole of unknown content is reported at {offset:#x}"
+            run.findings.append(Finding(MAY, words, "META-BASE-09"))
+            break
     assert client.pread(MIB, 0) == bytes(MIB)
 
 
@@ -186,15 +188,19 @@ def test_million_extents(wire):
 
 @case("status.follows-writes", req=["META-BASE-12", "TX-BLOCKSTATUS-12", "TX-WRITE-04"],
       needs=f"{HAS} stores writable size>=8M minimum<=4096")
-def test_follows_writes(client):
+def test_follows_writes(client, run):
     """What was just written is data in the map, whatever it was before."""
     if client.flags & nbd.SEND_WRITE_ZEROES:
         client.zero(4 * MIB, 0)
+    holes = []
     for at in (0, 65536, MIB, 3 * MIB - 4096):
         client.pwrite(b"d" * 8192, at)
         for start, length, status in walk(client, at, at + 8192):
             assert not status & STATE_ZERO, f"data at {start:#x} is said to be zero"
-            assert not status & STATE_HOLE, f"data at {start:#x} is said to be a hole"
+            if status & STATE_HOLE:
+                holes.append(f"data at {start:#x} is said to be a hole")
+    if holes:
+        run.findings.append(Finding(WARN, holes[0], "TX-BLOCKSTATUS-12"))
     for start, length, status in walk(client, 0, 4 * MIB):
         end = min(start + length, 4 * MIB)
         if status & STATE_ZERO:
