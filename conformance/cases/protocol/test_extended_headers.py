@@ -139,7 +139,7 @@ def test_every_reply_extended(wire):
     wire.write(data, 1000)
     assert wire.read(5000, 1000) == data
     cookie = wire.request(READ, wire.export.size, 512)
-    wire.expect_errno(cookie, EINVAL)
+    wire.expect_refused(cookie, EINVAL, row="ERR-03")
     cookie = wire.request(WRITE, wire.export.size, data=b"x")
     wire.expect_errno(cookie, ENOSPC, also={EINVAL: MUST})
     reply = wire.wait(wire.request(FLUSH))

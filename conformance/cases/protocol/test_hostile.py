@@ -17,6 +17,15 @@ SECTION = "hostile"
 HUGE = [0xFFFFFFFF, 0xFFFFFFFE, 0x80000000, 0x7FFFFFFF, 0x40000001]
 
 
+def in_haggling(wire, dial):
+    """The same connection, or another where a GO that nobody could mean was taken."""
+    if wire.phase == "transmission":
+        wire.in_step()
+        wire.leave()
+        wire = dial()
+    return wire
+
+
 def served(dial) -> None:
     other = dial()
     other.in_step()
@@ -42,24 +51,31 @@ def test_option_length(dial, number):
 @pytest.mark.parametrize(
     "number", [INFO, GO, LIST_META_CONTEXT, SET_META_CONTEXT], ids=nbd.option_name
 )
-def test_name_length(wire, number):
+def test_name_length(dial, number):
     """A name that is said to be longer than its option is refused, in step
     (CVE-2022-26495, CVE-2022-26496)."""
+    wire = dial()
     for length in (*HUGE, 65, 100, 4096, 4097, 1025, 65536):
+        wire = in_haggling(wire, dial)
         wire.option(number, struct.pack(">I", length) + b"n" * 64)
-        last = wire.final(number)[1]
-        assert last.is_error, str(last)
+        if number in (INFO, GO):
+            wire.best_refused(number, "OPT-INFO-03")
+        else:
+            last = wire.final(number)[1]
+            assert last.is_error, str(last)
     wire.in_step()
 
 
 @case("hostile.counts", req=["OPT-INFO-03", "OPT-META-04"], hostile=True)
-def test_counts(wire):
+def test_counts(dial):
     """Counts that the data does not bear out are refused, in step."""
+    wire = dial()
     name = struct.pack(">I", 0)
     for count in (2, 100, 0x7FFF, 0x8000, 0xFFFF):
         for number in (INFO, GO):
             wire.option(number, name + struct.pack(">HH", count, 3))
-            assert wire.final(number)[1].is_error
+            wire.best_refused(number, "OPT-INFO-03")
+            wire = in_haggling(wire, dial)
     for count in (2, 0xFFFF, 0x40000000, 0x80000000, 0xFFFFFFFF):
         for number in (LIST_META_CONTEXT, SET_META_CONTEXT):
             query = struct.pack(">I", 15) + b"base:allocation"

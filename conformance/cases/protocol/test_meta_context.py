@@ -119,8 +119,9 @@ def test_set_nothing(haggling):
     """SET without queries succeeds, selects nothing, and drops what was selected."""
     haggling.set_meta([ALLOCATION])
     assert haggling.set_meta([]) == {}
-    haggling.go()
-    haggling.expect_errno(haggling.request(BLOCK_STATUS, 0, 512), EINVAL)
+    haggling.transmit()
+    cookie = haggling.request(BLOCK_STATUS, 0, haggling.export.block)
+    haggling.expect_refused(cookie, EINVAL, row="META-03")
 
 
 @case("meta.failed-set-drops", req=["OPT-META-28"], needs=HAS)
@@ -129,10 +130,9 @@ def test_failed_set_drops(haggling):
     haggling.set_meta([ALLOCATION])
     haggling.option(SET_META_CONTEXT, meta_payload(haggling.name, [ALLOCATION])[:-1])
     haggling.expect_error(SET_META_CONTEXT)
-    haggling.go()
-    haggling.expect_errno(
-        haggling.request(BLOCK_STATUS, 0, 512), EINVAL, row="OPT-META-28"
-    )
+    haggling.transmit()
+    cookie = haggling.request(BLOCK_STATUS, 0, haggling.export.block)
+    haggling.expect_refused(cookie, EINVAL, row="META-03")
 
 
 @case("meta.bound-to-export", req=["OPT-META-29"], level=SHOULD, needs=HAS, mode=NAMED)

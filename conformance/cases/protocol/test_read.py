@@ -66,7 +66,8 @@ def test_structured_error(wire):
 def test_failed_has_no_payload(wire):
     """The simple reply to a READ that failed is 16 bytes, with nothing behind it."""
     wire.transmit()
-    reply = wire.expect_errno(wire.request(nbd.READ, wire.export.size, 65536), EINVAL)
+    cookie = wire.request(nbd.READ, wire.export.size, 65536)
+    reply = wire.expect_refused(cookie, EINVAL, row="ERR-03")
     assert reply.simple
     wire.in_step()
 

@@ -67,8 +67,9 @@ def test_contexts_forgotten(wire, again, server):
     wire.starttls(server.tls)
     if again:
         wire.negotiate_structured()
-    wire.go()
-    wire.expect_errno(wire.request(BLOCK_STATUS, 0, 512), EINVAL)
+    wire.transmit()
+    cookie = wire.request(BLOCK_STATUS, 0, wire.export.block)
+    wire.expect_refused(cookie, EINVAL, row="META-03")
     wire.in_step()
 
 

@@ -73,7 +73,8 @@ def test_cache_changes_nothing(wire, lease, structured):
 def test_cache_unknown_flag(wire, bit):
     """Flags that CACHE does not take are refused."""
     wire.transmit()
-    wire.expect_errno(wire.request(CACHE, 0, 512, flags=1 << bit), EINVAL)
+    cookie = wire.request(CACHE, 0, wire.export.block, flags=1 << bit)
+    wire.expect_refused(cookie, EINVAL, row="ERR-08")
     wire.in_step()
 
 

@@ -242,6 +242,21 @@ class Handshake:
             raise Breach(what, str(answer), row=row)
         return answer
 
+    def best_refused(self, number: int, row: str) -> bool:
+        """Whether an option is refused, as a row asks that is a SHOULD.
+
+        What a server takes in place of it is agreed on.
+        """
+        last = self.final(number)[1]
+        if last.is_error:
+            return True
+        self.finding(Level.SHOULD, f"{last} where a refusal was due", row)
+        if number == nbd.STRUCTURED_REPLY:
+            self.structured = True
+        elif number == nbd.GO:
+            self.phase = "transmission"
+        return False
+
     def final(self, number: int) -> tuple[list[OptionReply], OptionReply]:
         """All replies up to the final one, whatever it is."""
         what = f"replies to {nbd.option_name(number)} up to an ACK or an error"

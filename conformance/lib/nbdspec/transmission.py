@@ -245,6 +245,21 @@ class Transmission(Handshake):
             raise Breach(what, _words(reply), row=row)
         return reply
 
+    def expect_refused(self, cookie: int, error: int, *, row: str) -> Reply:
+        """An error, whatever it is: another than this one breaks a row, a SHOULD."""
+        asked = self._expected(cookie)
+        best = nbd.error_name(error)
+        what = f"{best}, or another error, for {asked}"
+        self.conn.expect(what, *_errors(cookie, tuple(nbd.ERRORS)))
+        reply = self.wait(cookie)
+        if not reply.error:
+            raise Breach(what, _words(reply))
+        if reply.error != error:
+            came = nbd.error_name(reply.error)
+            words = f"{asked}: {came} came where {best} is the fitting error"
+            self.finding(Level.SHOULD, words, row)
+        return reply
+
     def _expected(self, cookie: int) -> Request:
         if cookie in self._finished:
             return self._finished[cookie].request
