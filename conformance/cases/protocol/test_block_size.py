@@ -93,7 +93,7 @@ def test_chunks_within_maximum(wire):
 @pytest.mark.parametrize(("offset", "length"), [(0, 512), (1, 3), (511, 2)])
 def test_not_asked(wire, offset, length):
     """A client that did not ask is served, or refused cleanly: never wrong data."""
-    wire.go()
+    wire.go()  # without a word of block sizes
     wire.write(b"a" * 8192, 0)
     reply = wire.wait(wire.request(WRITE, offset, data=b"b" * length))
     want = bytearray(b"a" * 8192)

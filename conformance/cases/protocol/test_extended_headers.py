@@ -22,6 +22,7 @@ from nbdspec.nbd import (
     ERR_UNSUP,
     EXTENDED_HEADERS,
     FLUSH,
+    INFO_BLOCK_SIZE,
     LIST_META_CONTEXT,
     PAYLOAD_LEN,
     READ,
@@ -91,7 +92,7 @@ def test_extended_after_structured(wire):
 @case("xh.flags-without", req=["XH-10", "XH-13", "OPT-XH-07", "TF-17"])
 def test_flags_without(wire):
     """Without extended headers there is no BLOCK_STATUS_PAYLOAD, nor SEND_DF."""
-    flags = wire.info().flags
+    flags = wire.info(None, [INFO_BLOCK_SIZE]).flags
     assert not flags & BLOCK_STATUS_PAYLOAD
     assert not flags & SEND_DF
 

@@ -68,7 +68,7 @@ def test_same_as_info(wire, infos):
 @case("go.transmission-at-once", req=["OPT-GO-01", "OPT-GO-03"])
 def test_transmission_at_once(wire):
     """Right behind the ACK of GO the server takes requests; no padding comes."""
-    wire.option(GO, go_payload(wire.name))
+    wire.option(GO, go_payload(wire.name, [INFO_BLOCK_SIZE]))
     wire.export = wire.expect_export(GO)
     wire.phase = "transmission"
     wire.in_step()
@@ -78,7 +78,7 @@ def test_transmission_at_once(wire):
 @BOTH
 def test_unknown_info_ignored(wire, option):
     """Information that nobody knows is asked for in vain, not refused."""
-    wire.option(option, go_payload(wire.name, [0x1234, 0xFFFF]))
+    wire.option(option, go_payload(wire.name, [0x1234, INFO_BLOCK_SIZE, 0xFFFF]))
     wire.export = wire.expect_export(option)
     if option == GO:
         wire.phase = "transmission"
@@ -132,7 +132,7 @@ def test_long_name(wire, length):
 @case("go.default-export", req=["OPT-INFO-16"])
 def test_default_export(wire):
     """An empty name means the default export; a server without one says so."""
-    wire.option(INFO, go_payload(""))
+    wire.option(INFO, go_payload("", [INFO_BLOCK_SIZE]))
     found, last = wire.final(INFO)
     if last.type == nbd.ACK:
         wire.parse_export(found)
@@ -145,7 +145,7 @@ def test_default_export(wire):
 @case("go.flags-make-sense", req=["TF-04", "TF-10", "TF-13", "TF-17"], level=MUST)
 def test_flags_make_sense(wire):
     """HAS_FLAGS is set; what depends on something absent is not; no unknown bits."""
-    flags = wire.info().flags
+    flags = wire.info(None, [INFO_BLOCK_SIZE]).flags
     assert flags & nbd.HAS_FLAGS
     assert not flags & nbd.SEND_DF, "SEND_DF without structured replies"
     if not flags & nbd.SEND_WRITE_ZEROES:

@@ -130,14 +130,15 @@ def test_length_absurd(connect, number):
     other.in_step()
 
 
-@case("info.listed-can-be-opened", req=["OPT-LIST-06", "OPT-LIST-07"], mode=NAMED)
+@case("info.listed-can-be-opened", req=["OPT-LIST-06", "OPT-LIST-07"], mode=NAMED,
+      needs="list")
 def test_listed_can_be_opened(wire):
     """Each name that is listed can be asked about, and the last one opened."""
     names = [name for name, _ in wire.list()]
     for name in names[:32]:
-        wire.info(name)
+        wire.info(name, [nbd.INFO_BLOCK_SIZE])
     if names:
-        wire.go(names[-1])
+        wire.transmit(names[-1])
         wire.in_step()
 
 
@@ -148,10 +149,10 @@ def test_info_name(wire):
     assert export.name in (None, "beta"), export.name
 
 
-@case("info.description", req=["INFO-DESC-01"])
+@case("info.description", req=["INFO-DESC-01"], needs="list")
 def test_info_description(wire):
     """A description is the same as in the list."""
-    export = wire.info(None, [nbd.INFO_DESCRIPTION])
+    export = wire.info(None, [nbd.INFO_DESCRIPTION, nbd.INFO_BLOCK_SIZE])
     listed = dict(wire.list())
     if export.description is not None and listed.get(wire.name):
         assert export.description == listed[wire.name]

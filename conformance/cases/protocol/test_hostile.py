@@ -111,7 +111,7 @@ def test_garbage(connect, dial, seed):
         if where:
             wire.client_flags(wire.handshake_flags & 3)
         if where == 2:
-            wire.go()
+            wire.transmit()
         wire.conn.send(noise.randbytes(noise.choice((1, 28, 100, 5000))), "noise")
         wire.conn.shut()
         wire.conn.drain()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nbdspec import nbd
 from nbdspec.case import SHOULD, Mode, case
-from nbdspec.nbd import INFO, INFO_DESCRIPTION, LIST
+from nbdspec.nbd import INFO, INFO_BLOCK_SIZE, INFO_DESCRIPTION, LIST
 from nbdspec.payloads import go_payload
 from nbdspec.verdict import Breach
 
@@ -22,21 +22,26 @@ def test_names_all(wire):
     wire.in_step()
 
 
-@case("list.names-can-be-had", req=["OPT-LIST-06", "OPT-GO-04"], mode=MANY, needs="list")
+@case("list.names-can-be-had", req=["OPT-LIST-06", "OPT-GO-04"], mode=MANY,
+      needs="list default-sizes")
 def test_names_can_be_had(dial):
     """INFO, GO and EXPORT_NAME take every name that LIST gives."""
-    names = [name for name, _ in dial().list()]
+    wire = dial()
+    names = [name for name, _ in wire.list()]
+    wire.leave()
     assert names, "LIST names no export"
     for name in names:
         wire = dial()
-        told = wire.info(name)
-        taken = wire.go(name)
+        told = wire.info(name, [INFO_BLOCK_SIZE])
+        taken = wire.transmit(name).export
         assert (told.size, told.flags) == (taken.size, taken.flags)
         wire.in_step()
+        wire.leave()
         old = dial()
         zeroes = not old.handshake_flags & nbd.NO_ZEROES
         assert old.export_name(name, zeroes=zeroes).size == taken.size
         old.in_step()
+        old.leave()
 
 
 @case("list.description-is-text", req=["OPT-LIST-07", "INFO-DESC-01", "STR-04"],
@@ -45,7 +50,7 @@ def test_description_is_text(wire):
     """What follows a name in LIST is text, and INFO_DESCRIPTION says the same."""
     for name, description in wire.list():
         assert description.isprintable() or "\n" in description, repr(description)
-        told = wire.info(name, [INFO_DESCRIPTION]).description
+        told = wire.info(name, [INFO_DESCRIPTION, INFO_BLOCK_SIZE]).description
         if told is not None:
             assert told == description, f"{told!r} in INFO, {description!r} in LIST"
 

@@ -139,7 +139,7 @@ def test_failed_set_drops(haggling):
 def test_bound_to_export(haggling):
     """Contexts that were selected for one export do not count for another."""
     haggling.set_meta([ALLOCATION], "alpha")
-    haggling.go("beta")
+    haggling.transmit("beta")
     haggling.expect_errno(haggling.request(BLOCK_STATUS, 0, 512), EINVAL)
     haggling.in_step()
 

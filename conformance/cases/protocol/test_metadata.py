@@ -63,7 +63,7 @@ def test_empty_leaf(wire, query):
     """A namespace alone selects nothing."""
     wire.negotiate_structured()
     assert wire.set_meta([query]) == {}
-    wire.go()
+    wire.transmit()
     wire.expect_errno(wire.request(nbd.BLOCK_STATUS, 0, 512), EINVAL)
     wire.in_step()
 
@@ -142,6 +142,6 @@ def test_without_structured(wire):
     wire.option(SET_META_CONTEXT, meta_payload(wire.name, [ALLOCATION]))
     last = wire.final(SET_META_CONTEXT)[1]
     assert last.type in (ERR_INVALID, ERR_UNSUP), str(last)
-    wire.go()
+    wire.transmit()
     wire.expect_errno(wire.request(nbd.BLOCK_STATUS, 0, 512), EINVAL)
     wire.in_step()

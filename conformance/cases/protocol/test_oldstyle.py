@@ -48,7 +48,8 @@ def test_flag_not_offered(raw):
     raw.conn.expect_closed("NO_ZEROES was not offered")
 
 
-@case("oldstyle.zeroes-without-flag", req=["HSF-06"], mode=Mode(handshake=1))
+@case("oldstyle.zeroes-without-flag", req=["HSF-06"], mode=Mode(handshake=1),
+      needs="default-sizes")
 def test_zeroes_without_flag(raw):
     """Where NO_ZEROES was not offered, EXPORT_NAME is answered with padding."""
     raw.greet()
@@ -60,7 +61,7 @@ def test_zeroes_without_flag(raw):
 def test_no_padding_for_go(raw):
     """GO is never padded, NO_ZEROES or not."""
     raw.greet()
-    raw.go()
+    raw.transmit()
     raw.in_step()
 
 

@@ -53,7 +53,7 @@ def test_works(clear, lease, structured):
     if structured and not clear.negotiate_structured():
         raise NotApplicable("the server does not offer structured replies")
     assert clear.conn.sock.version() in ("TLSv1.2", "TLSv1.3")
-    clear.go()
+    clear.transmit()
     clear.write(b"over TLS" * 10000, 512)
     if lease.profile.stores:
         same(clear.read(80000, 512), b"over TLS" * 10000, 512)
@@ -155,7 +155,7 @@ def test_forgets_structured(clear, server):
     """Structured replies that were agreed on in the clear are forgotten."""
     clear.negotiate_structured()
     clear.starttls(server.tls)
-    clear.go()
+    clear.transmit()
     assert not clear.export.flags & nbd.SEND_DF
     clear.read(512, 0)
 
@@ -169,7 +169,7 @@ def test_forgets_contexts(clear, server):
     clear.final(nbd.SET_META_CONTEXT)
     clear.starttls(server.tls)
     clear.negotiate_structured()
-    clear.go()
+    clear.transmit()
     clear.expect_errno(clear.request(BLOCK_STATUS, 0, 512), EINVAL)
 
 
@@ -179,7 +179,7 @@ def test_forgets_extended(clear, server):
     """Extended headers that were agreed on in the clear are forgotten."""
     clear.negotiate_extended()
     clear.starttls(server.tls)
-    clear.go()
+    clear.transmit()
     clear.read(512, 0)
 
 

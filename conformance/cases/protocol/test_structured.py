@@ -33,7 +33,7 @@ def test_asked_twice(wire):
     wire.option(nbd.STRUCTURED_REPLY)
     last = wire.final(nbd.STRUCTURED_REPLY)[1]
     assert last.type in (nbd.ACK, nbd.ERR_INVALID), str(last)
-    wire.go()
+    wire.transmit()
     wire.in_step()
 
 
@@ -133,6 +133,6 @@ def test_flag_by_agreement(wire):
     assert not before & nbd.SEND_DF
     assert before | nbd.SEND_DF == after | nbd.SEND_DF
     if not after & nbd.SEND_DF:
-        wire.go()
+        wire.transmit()
         reply = wire.wait(wire.request(nbd.READ, 0, 512, flags=nbd.DF))
         assert reply.error, "DF is taken, though SEND_DF is not set"

@@ -47,6 +47,7 @@ def test_option_lengths(dial, lease, number, byte):
     for place, length in enumerate(LENGTHS):
         if place % ATONCE == ATONCE - 1:
             wire.in_step()
+            wire.leave()
             wire = dial()
         if number == STARTTLS and length == 0 and lease.profile.tls != "none":
             continue
@@ -55,6 +56,7 @@ def test_option_lengths(dial, lease, number, byte):
         if number == GO and last.type == ACK:
             wire.phase = "transmission"
             wire.in_step()
+            wire.leave()
             wire = dial()
     wire.in_step()
 

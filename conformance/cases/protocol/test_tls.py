@@ -203,6 +203,7 @@ def test_selective(dial):
         wire.option(number, data)
         last = wire.final(number)[1]
         assert last.type != ERR_TLS_REQD, str(last)
+    wire.leave()
     other = dial()
     other.option(EXPORT_NAME, text(secret))
     other.conn.expect_closed("the export is for TLS only")

@@ -32,8 +32,8 @@ def test_exact_range(client, offset, length, flags):
     assert client.pread(around, offset + 1) == want
 
 
-@case("zeroes.large", req=["TX-ZERO-11"], needs=f"stores {ZEROES} size>=200M minimum<=512",
-      mode=Mode(size=200 * MIB), quick=False)
+@case("zeroes.large", req=["TX-ZERO-11"], mode=Mode(size=200 * MIB), quick=False,
+      needs=f"stores {ZEROES} size>=200M minimum<=512")
 @FLAGS
 def test_large(client, flags):
     """130 MiB at once: first, middle and last blocks are zero, neighbours are not."""

@@ -11,7 +11,7 @@ from typing import Iterable, Mapping
 from . import nbd
 from .conn import Conn
 from .payloads import go_payload, meta_payload, option, text
-from .verdict import Breach, Finding, Level
+from .verdict import Breach, Finding, Level, NotApplicable
 
 Name = str | bytes | None
 
@@ -302,17 +302,23 @@ class Handshake:
     def info(self, name: Name = None, infos: Iterable[int] = ()) -> Export:
         """INFO that has to succeed."""
         self.option(nbd.INFO, go_payload(self._named(name), infos))
-        return self.expect_export(nbd.INFO)
+        return self.expect_export(nbd.INFO, infos)
 
     def go(self, name: Name = None, infos: Iterable[int] = ()) -> Export:
         """GO that has to succeed; transmission begins."""
         self.option(nbd.GO, go_payload(self._named(name), infos))
-        self.export = self.expect_export(nbd.GO)
+        self.export = self.expect_export(nbd.GO, infos)
         self.phase = "transmission"
         return self.export
 
-    def expect_export(self, number: int) -> Export:
+    def expect_export(
+        self, number: int, infos: Iterable[int] = (nbd.INFO_BLOCK_SIZE,)
+    ) -> Export:
+        """What INFO or GO tells; infos: what it was asked for."""
         found, last = self.final(number)
+        asked = nbd.INFO_BLOCK_SIZE in infos
+        if last.type == nbd.ERR_BLOCK_SIZE_REQD and not asked:  # SIZE-09
+            raise NotApplicable("the server refuses who does not ask for block sizes")
         if last.type != nbd.ACK:
             raise Breach(f"{nbd.option_name(number)} to succeed", str(last))
         return self.parse_export(found)

@@ -40,6 +40,7 @@ _WORDS = {
     "no-trim": "an export without TRIM",
     "no-cache": "an export without CACHE",
     "block-size": "block sizes",
+    "default-sizes": "the default block sizes, which need no asking for",
     "parallel": "requests that run side by side",
 } | {word: name for word, name in _FLAG_WORDS.items()}
 _COMPARE = re.compile(r"(size|minimum|maximum)(>=|<=|>|<|=)(\d+)([KMG]?)")

@@ -75,7 +75,7 @@ def _info(wire: Wire, profile: Profile) -> None:
 def _go(wire: Wire, profile: Profile) -> None:
     """The size is the one that transmission will have; INFO may err (OPT-INFO-24)."""
     wire.greet()
-    profile.size = wire.go().size
+    profile.size = wire.go(None, [nbd.INFO_BLOCK_SIZE]).size
 
 
 def _export_name(wire: Wire, profile: Profile) -> None:
@@ -90,7 +90,7 @@ def _structured(wire: Wire, profile: Profile) -> None:
     wire.greet()
     profile.structured = wire.negotiate_structured()
     if profile.structured:
-        profile.flags = wire.info().flags
+        profile.flags = wire.info(None, [nbd.INFO_BLOCK_SIZE]).flags
         profile.contexts = wire.list_meta()
 
 

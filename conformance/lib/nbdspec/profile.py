@@ -59,6 +59,7 @@ class Profile:
             "info": self.info,
             "tls": self.tls != "none",
             "block-size": self.block_size,
+            "default-sizes": self.minimum == 1 and self.maximum >= nbd.DEFAULT_MAXIMUM,
             "parallel": True,
             "stores": self.stores,
         }[word]
