@@ -94,8 +94,9 @@ def test_errors_as_chunks(wire, command):
     data = bytes(512) if command == nbd.WRITE else b""
     cookie = wire.request(command, wire.export.size, 512, data=data)
     reply = wire.wait(cookie)
-    assert reply.error, "a request beyond the end succeeded"
-    if reply.simple:
+    if command != nbd.FLUSH:  # which may take no notice of a range
+        assert reply.error, "a request beyond the end succeeded"
+    if reply.error and reply.simple:
         wire.finding(WARN, f"{reply.request}: an error as a simple reply", "SR-04")
     wire.in_step()
 
