@@ -145,7 +145,7 @@ def test_listed_can_be_opened(wire):
 @case("info.name", req=["INFO-NAME-01"], mode=NAMED)
 def test_info_name(wire):
     """The canonical name of a named export is its name, where it is told."""
-    export = wire.info("beta", [nbd.INFO_NAME])
+    export = wire.info("beta", [nbd.INFO_NAME, nbd.INFO_BLOCK_SIZE])
     assert export.name in (None, "beta"), export.name
 
 
@@ -182,10 +182,11 @@ def test_each_once(wire):
 @case("info.export-changes", req=["OPT-GO-04", "OPT-INFO-24"], mode=NAMED)
 def test_export_changes(wire):
     """INFO about one export leaves no trace in GO of another."""
-    wire.info("alpha", [nbd.INFO_NAME])
-    wire.option(INFO, go_payload("no such export"))
+    asked = [nbd.INFO_NAME, nbd.INFO_BLOCK_SIZE]
+    wire.info("alpha", asked)
+    wire.option(INFO, go_payload("no such export", asked))
     wire.expect_error(INFO, nbd.ERR_UNKNOWN)
-    assert wire.go("beta", [nbd.INFO_NAME]).name in (None, "beta")
+    assert wire.go("beta", asked).name in (None, "beta")
     wire.in_step()
 
 

@@ -62,7 +62,7 @@ def test_description_is_text(wire):
 def test_twice(wire):
     """LIST can be asked for again and says the same."""
     first = wire.list()
-    wire.info(MANY.exports[1])
+    wire.info(MANY.exports[1], [INFO_BLOCK_SIZE])
     assert wire.list() == first
 
 

@@ -128,9 +128,9 @@ def test_df_needs_them(wire):
 @case("structured.flag-by-agreement", req=["TF-09", "TF-10"], needs="structured")
 def test_flag_by_agreement(wire):
     """SEND_DF shows up with structured replies, and not before."""
-    before = wire.info().flags
+    before = wire.info(None, [nbd.INFO_BLOCK_SIZE]).flags
     wire.negotiate_structured()
-    after = wire.info().flags
+    after = wire.info(None, [nbd.INFO_BLOCK_SIZE]).flags
     assert not before & nbd.SEND_DF
     assert before | nbd.SEND_DF == after | nbd.SEND_DF
     if not after & nbd.SEND_DF:

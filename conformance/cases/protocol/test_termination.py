@@ -159,7 +159,7 @@ def test_shutdown_options(wire, server):
     """While it shuts down a server answers options with ERR_SHUTDOWN."""
     if server.process is None:
         pytest.skip("the kit did not start this server")
-    wire.info()
+    wire.info(None, [nbd.INFO_BLOCK_SIZE])
     server.end(signal.SIGTERM)
     wire.option(LIST)
     try:
