@@ -3,7 +3,7 @@
 # make                 builds build/nbdspecd
 # make conformance     runs the kit (SERVER=nbdkit, URI=nbd://..., ARGS=...)
 # make check           the project's own tests; check-all: all of them
-# make regress         what was reported in public: the scenarios' and bugs' tests
+# make regress         what was reported in public: the scenarios' tests
 # make mutants         broken servers, each of which some case has to notice
 # make fuzz            libFuzzer over whole connections (SECONDS=60)
 # make soak            what takes longer than CI has: 100,000 calls of each kind,
@@ -224,6 +224,8 @@ install: all
 	install -m 644 docs/man/*.1 '$(MAN)/man1'
 	install -d '$(SHARE)'
 	cp -R $(INSTALLED) '$(SHARE)'
+	install -d '$(SHARE)/ci'
+	install -m 755 ci/make-pki '$(SHARE)/ci'
 	find '$(SHARE)' -name __pycache__ -prune -exec rm -r {} +
 	ln -sf ../share/nbdspec/conformance/nbdspec '$(DESTDIR)$(PREFIX)/bin/nbdspec'
 

@@ -55,6 +55,16 @@ def test_nothing_generated_is_installed(prefix: Path) -> None:
     assert not names & {".git", "build", ".pytest_cache"}
 
 
+def test_installed_kit_can_make_certificates(prefix: Path, tmp_path: Path) -> None:
+    run(
+        *("env", f"PATH={prefix / 'bin'}:{os.environ['PATH']}"),
+        *("nbdspec", "server", "--case", "starttls.works"),
+        *("--target", "nbdspecd", "--json", str(tmp_path / "out.json")),
+        *("--replay-dir", str(tmp_path / "replay")),
+    )
+    assert '"verdict": "PASS"' in (tmp_path / "out.json").read_text()
+
+
 def test_uninstall_leaves_no_file(prefix: Path) -> None:
     run("make", "uninstall", f"PREFIX={prefix}")
     assert [path for path in prefix.rglob("*") if not path.is_dir()] == []

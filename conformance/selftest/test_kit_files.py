@@ -346,3 +346,42 @@ def test_time_factor(kit: Kit, monkeypatch: pytest.MonkeyPatch, factor: str) -> 
     assert run.status == 2
     told = f"nbdspec: NBDSPEC_TIME_FACTOR={factor}: expected a number above 0\n"
     assert run.err == told
+
+
+def test_replay_tells_of_a_server_that_ends_badly(kit: Kit) -> None:
+    """All replies are as they were, and then it ends with a status of its own."""
+    kit.server("", "--case", "self.read", "--record", "all")
+    (replay,) = (kit.directory / "replay").glob("self.read*.jsonl")
+    argv = ("replay", str(replay), "--cmd")
+    assert kit.run(*argv, kit.fake()).status == 0
+    again = kit.run(*argv, kit.fake("ends-with-142"))
+    assert again.status == 1
+    assert "server: " in again.out and "142" in again.out
+
+
+def test_replay_tells_of_a_server_that_has_gone(kit: Kit) -> None:
+    kit.server("", "--case", "self.read", "--record", "all")
+    (replay,) = (kit.directory / "replay").glob("self.read*.jsonl")
+    again = kit.run("replay", str(replay), "--cmd", kit.fake("crash"))
+    assert again.status == 1 and "Traceback" not in again.err
+    assert "SIGABRT" in again.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["probe", "--uri", "nbd://[::1/"], "URI nbd://[::1/: Invalid IPv6"),
+        (["list", "--case", "no.such"], "no case was selected"),
+        (["list", "--rows", "--case", "x"], "--case is about cases"),
+        (["probe", "--cmd", "x {socket} {port}"], "not both"),
+    ],
+)
+def test_one_line_says_what_is_wrong(kit: Kit, words: list[str], said: str) -> None:
+    run = kit.run(*words)
+    assert run.status in (2, 3)
+    assert said in run.err and run.err.count("\n") == 1
+
+
+def test_plus_in_a_socket_is_a_plus(kit: Kit) -> None:
+    run = kit.run("probe", "--uri", "nbd+unix:///?socket=/no/a+b")
+    assert run.status == 2 and "/no/a+b" in run.err

@@ -9,6 +9,7 @@ import json
 from . import ledger
 from .cmd_server import add_selection, check_rows
 from .collect import by_row, load_all
+from .errors import NothingSelected, UsageError
 from .options import RunOptions
 
 
@@ -19,6 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.rows:
+        for name in ("case", "level", "client", "quick", "slow"):
+            if getattr(arguments, name):
+                raise UsageError(f"--{name} is about cases: it does not go with --rows")
     return _rows(arguments) if arguments.rows else _cases(arguments)
 
 
@@ -50,7 +55,9 @@ def _cases(arguments: argparse.Namespace) -> int:
                 f"{entry.id:<40} {entry.level.value:<7} {entry.section:<20} "
                 f"{clients:<12} {' '.join(entry.req)}"
             )
-    return 0 if found else 3
+    if not found:
+        raise NothingSelected("no case was selected")
+    return 0
 
 
 def _as_json(entry) -> dict[str, object]:

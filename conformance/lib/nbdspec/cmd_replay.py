@@ -40,6 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         misses = Player(server, print).play(replay)
     finally:
-        server.stop()
+        trouble = server.stop()
+    if trouble:
+        print(f"server: {trouble}")
+        misses += 1
     print("as it has to be" if not misses else f"{misses} not as they have to be")
     return 1 if misses else 0

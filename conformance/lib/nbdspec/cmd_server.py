@@ -51,12 +51,36 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which cases")
-    group.add_argument("--case", action="append", default=[], metavar="GLOB")
-    group.add_argument("--section", action="append", default=[], metavar="NAME")
-    group.add_argument("--row", action="append", default=[], metavar="ID")
-    group.add_argument("--level", choices=("must", "should", "may"), default="")
     group.add_argument(
-        "--client", action="append", default=[], choices=CLIENTS, metavar="NAME"
+        "--case", action="append", default=[], metavar="GLOB", help="by id, id[variant]"
+    )
+    group.add_argument(
+        "--section",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of one section; plugin: of all of the plugin contract's",
+    )
+    group.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="that check this row of the ledgers",
+    )
+    group.add_argument(
+        "--level",
+        choices=("must", "should", "may"),
+        default="",
+        help="of this level only",
+    )
+    group.add_argument(
+        "--client",
+        action="append",
+        default=[],
+        choices=CLIENTS,
+        metavar="NAME",
+        help=f"that {' or '.join(CLIENTS)} plays",
     )
     group.add_argument("--quick", action="store_true", help="ten seconds' worth")
     group.add_argument("--slow", action="store_true", help="those that take seconds")
@@ -67,14 +91,29 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--profile", type=Path, metavar="FILE", help="as probe prints")
     group.add_argument("--chop", choices=CHOPS, default="no", help="how bytes are cut")
     group.add_argument("--seed", type=int, default=0, help="of what is random")
-    group.add_argument("--repeat", type=int, default=1, metavar="N")
-    group.add_argument("--last-failed", action="store_true")
-    group.add_argument("--jobs", type=int, default=0, metavar="N")
+    group.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="each case N times"
+    )
+    group.add_argument(
+        "--last-failed", action="store_true", help="what went wrong in the last run"
+    )
+    group.add_argument(
+        "--jobs",
+        type=int,
+        default=0,
+        metavar="N",
+        help="so many at once; otherwise one a core, four at most",
+    )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what comes out")
-    group.add_argument("--fail-on", choices=("must", "should", "any"), default="must")
+    group.add_argument(
+        "--fail-on",
+        choices=("must", "should", "any"),
+        default="must",
+        help="what makes the exit status 1: FAIL, WARN too, INFO too",
+    )
     group.add_argument(
         "--known",
         action="append",
@@ -82,13 +121,23 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="known failures; without it those that come with the kit; none: no file",
     )
-    group.add_argument("--json", metavar="FILE", type=Path)
-    group.add_argument("--junit", metavar="FILE", type=Path)
+    group.add_argument("--json", metavar="FILE", type=Path, help="the result as JSON")
+    group.add_argument("--junit", metavar="FILE", type=Path, help="as JUnit's XML")
     group.add_argument(
-        "--record", choices=("failures", "all", "none"), default="failures"
+        "--record",
+        choices=("failures", "all", "none"),
+        default="failures",
+        help="whose conversation is kept for replay",
     )
-    group.add_argument("--replay-dir", metavar="DIR", type=Path)
-    group.add_argument("-q", "--quiet", action="store_true")
+    group.add_argument(
+        "--replay-dir",
+        metavar="DIR",
+        type=Path,
+        help="where (build/replay in the source tree, else nbdspec-replay)",
+    )
+    group.add_argument(
+        "-q", "--quiet", action="store_true", help="no line for a case that passed"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

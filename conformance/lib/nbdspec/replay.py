@@ -106,9 +106,15 @@ class Player:
         """How many expectations were not met."""
         for step in replay.steps:
             number = step["conn"]
-            if number not in self._conns:
-                self._conns[number] = self._server.connect(Transcript())
-            getattr(self, "_" + step["dir"])(number, self._conns[number], step)
+            try:
+                if number not in self._conns:
+                    self._conns[number] = self._server.connect(Transcript())
+                getattr(self, "_" + step["dir"])(number, self._conns[number], step)
+            except (OSError, Breach) as error:
+                came = error.came if isinstance(error, Breach) else error
+                self._tell(f"{number} MISSED  the server is gone: {came}")
+                self.misses += 1
+                break
         for conn in self._conns.values():
             conn.close()
         return self.misses

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,9 @@ def run(
         "--nbdspec",
         options.dump(),
     ]
+    if jobs > 1 and find_spec("xdist") is None:
+        note("pytest-xdist is not installed: one case after the other")
+        jobs = 1
     if jobs > 1:
         args += ["-n", str(jobs), "--maxfail=0"]
     os.environ.pop("PYTEST_ADDOPTS", None)

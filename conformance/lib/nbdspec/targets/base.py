@@ -12,6 +12,7 @@ import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from .. import pki
 from ..clock import Clock
@@ -110,12 +111,14 @@ class Server:
 
     @property
     def uri(self) -> str:
+        scheme = "nbd" if self.always_tls is None else "nbds"
+        export = quote(self.export)
         if self.unix is not None:
-            return f"nbd+unix:///{self.export}?socket={self.unix}"
+            return f"{scheme}+unix:///{export}?socket={quote(str(self.unix))}"
         assert self.tcp is not None
         host, port = self.tcp
         host = f"[{host}]" if ":" in host else host
-        return f"nbd://{host}:{port}/{self.export}"
+        return f"{scheme}://{host}:{port}/{export}"
 
     def let_in(self) -> None:
         """Sets what its clients need for the TLS that the mode asks for."""

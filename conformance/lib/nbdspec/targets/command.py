@@ -34,6 +34,8 @@ class CommandTarget(Target):
             raise UsageError("--cmd: expected a program")
         if not found & {"socket", "port"}:
             raise UsageError("--cmd: expected {socket} or {port} in it")
+        if {"socket", "port"} <= found:
+            raise UsageError("--cmd: expected {socket} or {port} in it, not both")
         self._places = found
 
     @property

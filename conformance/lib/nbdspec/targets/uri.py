@@ -18,10 +18,13 @@ class Address:
     """Where an NBD URI leads to (URI-04, URI-13, URI-15)."""
 
     def __init__(self, uri: str) -> None:
-        parts = urlsplit(uri)
+        try:
+            parts = urlsplit(uri)
+        except ValueError as error:
+            raise UsageError(f"URI {uri}: {error}") from None
         if parts.scheme not in SCHEMES:
             raise UsageError(f"URI {uri}: expected one of " + ", ".join(SCHEMES))
-        query = parse_qs(parts.query)
+        query = parse_qs(parts.query.replace("+", "%2B"))  # which is no blank here
         self.tls = parts.scheme.startswith("nbds")
         self.verify = query.get("tls-verify-peer", ["1"]) != ["0"]
         self.export = unquote(parts.path[1:])
