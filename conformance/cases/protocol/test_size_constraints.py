@@ -15,7 +15,6 @@ from nbdspec.nbd import (
     INFO,
     INFO_BLOCK_SIZE,
     READ,
-    REP_INFO,
     WRITE,
 )
 from nbdspec.payloads import go_payload, pattern

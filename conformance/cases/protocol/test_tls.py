@@ -14,7 +14,6 @@ from nbdspec.nbd import (
     ACK,
     BLOCK_STATUS,
     EINVAL,
-    ERR_INVALID,
     ERR_TLS_REQD,
     EXPORT_NAME,
     GO,
