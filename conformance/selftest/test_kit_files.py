@@ -77,6 +77,7 @@ def test_other_server_or_version(kit: Kit) -> None:
         '"cmd"', '"nbdkit"'))
     run = kit.server("wrong-data", "--known", "known.toml")
     assert run.verdicts["self.read"] == "FAIL"
+    assert "no entry is for server cmd, version ?; 1 for others" in run.err
     entry(kit, more='versions = ">=99"')
     run = kit.server("wrong-data", "--known", "known.toml")
     assert run.verdicts["self.read"] == "FAIL"
@@ -385,3 +386,16 @@ def test_one_line_says_what_is_wrong(kit: Kit, words: list[str], said: str) -> N
 def test_plus_in_a_socket_is_a_plus(kit: Kit) -> None:
     run = kit.run("probe", "--uri", "nbd+unix:///?socket=/no/a+b")
     assert run.status == 2 and "/no/a+b" in run.err
+
+
+def test_replay_over_tls_is_shown(kit: Kit) -> None:
+    path = kit.directory / "tls.jsonl"
+    path.write_text(
+        '{"nbdspec-replay": 1, "case": "self.tls", "target": "nbdspecd"}\n'
+        '{"conn": 0, "dir": "send", "text": "STARTTLS"}\n'
+        '{"conn": 0, "dir": "tls", "text": "TLS 1.3"}\n'
+    )
+    run = kit.run("replay", str(path))
+    assert run.status == 2
+    assert "0 send    STARTTLS" in run.out and "0 tls     TLS 1.3" in run.out
+    assert "only shown, not sent again" in run.err and run.err.count("\n") == 1

@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .errors import BadFile, UsageError
+from .errors import BadFile, KitError, UsageError
 from .mode import Mode
-from .replay import Player, read
+from .replay import Player, Replay, read
 from .targets import Options, make
 
 
@@ -22,6 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     replay = read(arguments.file)
+    if any(step["dir"] == "tls" for step in replay.steps):
+        show(replay)
+        raise KitError(
+            f"{arguments.file}: a conversation over TLS is only shown, not sent again"
+        )
     asked = arguments.uri or arguments.cmd or arguments.target
     target = str(replay.head.get("target", "")) if not asked else arguments.target
     if not asked and not target:
@@ -46,3 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
         misses += 1
     print("as it has to be" if not misses else f"{misses} not as they have to be")
     return 1 if misses else 0
+
+
+def show(replay: Replay) -> None:
+    """What went to and fro, for whom it cannot be sent again."""
+    print(f"case {replay.head.get('case')}, as it went")
+    for step in replay.steps:
+        print(f"{step['conn']} {step['dir']:<7} {step['text']}")

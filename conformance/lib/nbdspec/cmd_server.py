@@ -156,6 +156,12 @@ def run(arguments: argparse.Namespace) -> int:
         options.only = failed_last(last)
     result = Result(target.label, target.version())
     known = known_failures(arguments.known, options, result.version)
+    if arguments.known and known is not None and known.others and not known.entries:
+        name = options.target.target or "cmd"
+        note(
+            f"--known: no entry is for server {name}, version {result.version}; "
+            f"{known.others} for others"
+        )
     terminal = Terminal(quiet=arguments.quiet)
     terminal.header(f"target {result.target}, version {result.version}")
     status, problems = run_and_report(

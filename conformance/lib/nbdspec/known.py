@@ -155,11 +155,14 @@ class Known:
 
     def __init__(self, entries: Iterable[Entry], server: str, version: str) -> None:
         name = server.partition(":")[0]
+        entries = list(entries)
         self.entries = [
             e
             for e in entries
             if e.server in (server, name) and covers(e.versions, version)
         ]
+        #: how many are for other servers or versions
+        self.others = len(entries) - len(self.entries)
 
     def apply(self, outcome: Outcome) -> None:
         """Turns an expected failure into KNOWN; one that fails otherwise stays."""
