@@ -15,7 +15,7 @@ import pytest
 from _pytest.config import create_terminal_writer
 
 from . import HOME, interrupt
-from .collect import case_dirs
+from .collect import case_dirs, left_out
 from .errors import KitError
 from .options import RunOptions
 from .result import Result
@@ -105,6 +105,9 @@ def run(
         "--nbdspec",
         options.dump(),
     ]
+    for path in left_out(options.groups()):
+        note(f"{path.name} is left out: hypothesis is not installed")
+        args += ["--ignore", str(path)]
     if jobs > 1 and find_spec("xdist") is None:
         note("pytest-xdist is not installed: one case after the other")
         jobs = 1
