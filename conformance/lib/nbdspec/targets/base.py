@@ -113,12 +113,19 @@ class Server:
     def uri(self) -> str:
         scheme = "nbd" if self.always_tls is None else "nbds"
         export = quote(self.export)
+        query = {}
         if self.unix is not None:
-            return f"{scheme}+unix:///{export}?socket={quote(str(self.unix))}"
-        assert self.tcp is not None
-        host, port = self.tcp
-        host = f"[{host}]" if ":" in host else host
-        return f"{scheme}://{host}:{port}/{export}"
+            query["socket"] = str(self.unix)
+            place = f"{scheme}+unix:///{export}"
+        else:
+            assert self.tcp is not None
+            host, port = self.tcp
+            host = f"[{host}]" if ":" in host else host
+            place = f"{scheme}://{host}:{port}/{export}"
+        if self.always_tls is not None and not self.always_tls.verify_mode:
+            query["tls-verify-peer"] = "0"
+        words = "&".join(f"{key}={quote(value)}" for key, value in query.items())
+        return place + (f"?{words}" if words else "")
 
     def let_in(self) -> None:
         """Sets what its clients need for the TLS that the mode asks for."""
