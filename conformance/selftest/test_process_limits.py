@@ -282,7 +282,8 @@ def test_refused_requests_leave_nothing(place: Path) -> None:
         memory, threads = s.status("VmRSS"), s.status("Threads")
         refused(9500)
         assert s.status("VmRSS") - memory < (20000 if sanitizer() else 1000)
-        assert s.status("Threads") <= threads + 1  # the stand-by may have come
+        # The stand-by may have come, and the one that only sends.
+        assert s.status("Threads") <= threads + 2
 
 
 def test_clients_cannot_flood_the_log(place: Path) -> None:
