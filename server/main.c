@@ -251,6 +251,7 @@ become_ready (void)
     if (watch_start () == -1)
         exit (EXIT_FAILURE);
     call (backend->after_fork);
+    malloc_trim (0); /* what loading a plugin took and gave back */
     /* A script may have installed handlers of its own; they would never run,
      * and the server could not be ended. */
     quit_catch_signals (config.run ? parent : 0);

@@ -13,7 +13,6 @@
 #include "stats.h"
 #include "wire.h"
 
-#define MAX_IOV 512
 #define MAX_SPARE 128
 
 int
@@ -151,7 +150,7 @@ send_parts (struct connection *c, struct iovec *iov, size_t n, bool more)
 static void
 send_list (struct connection *c, struct request *list)
 {
-    struct iovec iov[MAX_IOV];
+    struct iovec *iov = c->outgo.iov;
     size_t n = 0;
 
     for (struct request *r = list; r; r = r->next) {
@@ -164,7 +163,7 @@ send_list (struct connection *c, struct request *list)
             return;
         }
         for (part = r->iov, left = r->n_iov; left > 0; part++, left--) {
-            if (n == MAX_IOV) {
+            if (n == OUTGO_IOV) {
                 send_parts (c, iov, n, true);
                 n = 0;
             }

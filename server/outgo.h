@@ -12,12 +12,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 struct connection;
 struct request;
 
 /* With more than this waiting to be sent, no further request is taken. */
 #define OUTGO_LIMIT ((size_t) 1 << 20)
+
+/* So many parts of replies are sent with one system call. */
+#define OUTGO_IOV 512
 
 struct outgo {
     pthread_mutex_t lock;
@@ -28,6 +32,9 @@ struct outgo {
     atomic_bool broken; /* no client to send to: replies are dropped */
     struct request *spare; /* for request_new; its lock is this one's */
     unsigned n_spare;
+    /* Of the thread that is sending.  Here, and not on its stack: 16 threads
+     * would each touch two pages for it. */
+    struct iovec iov[OUTGO_IOV];
 };
 
 int outgo_init (struct outgo *o);

@@ -197,11 +197,12 @@ interp_running (void)
     return interpreter != NULL;
 }
 
-/* signal.set_wakeup_fd: signals are written to FD. */
+/* signal.set_wakeup_fd: signals are written to FD.  The module behind `signal' has
+ * it, too, and does not bring in the enumerations: 0.6 MiB. */
 static void
 set_wakeup_fd (int fd)
 {
-    AUTO_REF PyObject *module = PyImport_ImportModule ("signal");
+    AUTO_REF PyObject *module = PyImport_ImportModule ("_signal");
     AUTO_REF PyObject *old
         = module ? PyObject_CallMethod (module, "set_wakeup_fd", "i", fd)
                  : NULL;
