@@ -52,7 +52,7 @@ class Scenario:
             Row(
                 f"{ms} ms sleep, -t {threads}",
                 "of threads / latency",
-                {"sleep": ms / 1000, "threads": threads},
+                {"sleep": ms / 1000, "threads": threads, "repeat": 3},
             )
             for ms, threads in sleeps
         ]

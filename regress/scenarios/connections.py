@@ -26,6 +26,14 @@ IDLE = 1000
 THREADS = 16
 DISK = 64 << 20
 MEMORY = "memory"
+#: What comes before and after the doubled load, so that drift does not show.
+ONCE_TWICE = (1, 2, 1)
+
+
+def growth(costs: list[float]) -> Sample:
+    """How many times as much the doubled load cost."""
+    before, doubled, after = costs
+    return Sample(2 * doubled / (before + after))
 
 
 class Scenario:
@@ -130,17 +138,17 @@ class Scenario:
         return Sample(server.status("VmHWM") / 1024)
 
     def twice_clients(self, row: Row, server: Server, options: Options) -> Sample:
-        costs = [self.connect(server, k * 500).server_cpu or 0.0 for k in (1, 2)]
-        return Sample(costs[1] / costs[0])
+        costs = [self.connect(server, k * 500).server_cpu or 0.0 for k in ONCE_TWICE]
+        return growth(costs)
 
     def twice(self, server: Server, bs: str, total: int) -> Sample:
         """fio's cost for some bytes, and for twice as many."""
         settings = {"rw": "randread", "bs": bs, "size": DISK, "iodepth": 16}
         costs = [
             fio(server, 0, io_size=k * total, **settings).server_cpu or 0.0
-            for k in (1, 2)
+            for k in ONCE_TWICE
         ]
-        return Sample(costs[1] / costs[0])
+        return growth(costs)
 
     def twice_requests(self, row: Row, server: Server, options: Options) -> Sample:
         return self.twice(server, "4k", 80 << 20)

@@ -77,7 +77,7 @@ def make_row(name: str, kind: str, **params: object) -> Row:
     settings = {"threads": 16, "coroutines": 8, "serial": False, "in_order": False}
     settings |= {"delayed": kind != uploads.FREE, "warm_up": False}
     if settings["delayed"]:
-        settings["repeat"] = 3  # what is mostly sleep varies little
+        settings["repeat"] = 2  # what is mostly sleep varies little
     settings |= params
     return Row(name, "s", settings, less_is_better=True)
 
@@ -98,9 +98,10 @@ class Scenario:
         "convert -n` into an imageio daemon, in each cell with fresh servers and a "
         "fresh image; the client's coroutines (-m), the server's threads (-t) and the "
         "plugin's connections each limit how many requests are under way. Times are "
-        "the client's."
+        "the client's. Where each PUT takes 20 ms, the image is the small one also "
+        "with `--full`."
     )
-    repeat = (3, 5)
+    repeat = (3, 3)
     columns = tuple(Column(host, host) for host in HOSTS)
     ratios = (Ratio(*HOSTS), Ratio(*HOSTS, of="server_cpu"))
 
@@ -110,18 +111,16 @@ class Scenario:
         self._compared: set[tuple[str, str]] = set()
 
     def rows(self, options: Options) -> list[Row]:
-        self.options, self.disk = options, DISKS[options.full]
+        self.options, self._disks = options, dict(DISKS)
         if options.data:
-            self.disk = Disk(5 * options.data, options.data, options.data // 4)
+            disk = Disk(5 * options.data, options.data, options.data // 4)
+            self._disks = dict.fromkeys(DISKS, disk)
         if options.imageio:
-            self._size = self._size_there()
-            if self._size < self.disk.size:
+            self._there, needed = self._size_there(), self._disk(False).size
+            if self._there < needed:
                 raise BenchError(
-                    f"--imageio: its image has {self._size} bytes, "
-                    f"{self.disk.size} are needed"
+                    f"--imageio: its image has {self._there} bytes, {needed} are needed"
                 )
-        else:
-            self._size = self.disk.size
         kinds = [uploads.FREE] if options.imageio else [uploads.FREE, uploads.DELAYED]
         return [
             row
@@ -131,6 +130,14 @@ class Scenario:
                 *(grid(kind, t, m) for t in THREADS[options.full] for m in (8, 16)),
             ]
         ]
+
+    def _disk(self, delayed: bool) -> Disk:
+        """What is uploaded.  Where each PUT sleeps, the small one tells as much."""
+        return self._disks[self.options.full and not delayed]
+
+    def _size(self, delayed: bool) -> int:
+        """What the plugin is told."""
+        return self._there if self.options.imageio else self._disk(delayed).size
 
     # The daemon
 
@@ -147,7 +154,7 @@ class Scenario:
         if delayed not in self._daemons:
             directory = self.options.directory / ("delayed" if delayed else "free")
             directory.mkdir()
-            words = ["--image", str(self._image), "--size", str(self.disk.size)]
+            words = ["--image", str(self._image), "--size", str(self._size(delayed))]
             words += ["--ops", "read,write"]
             words += ["--max-readers", str(MOST), "--max-writers", str(MOST)]
             words += ["--put-latency", str(uploads.LATENCY)] if delayed else []
@@ -160,7 +167,8 @@ class Scenario:
     @property
     def _image(self) -> Path:
         if self._memory is None:
-            self._memory = places.in_memory(self.disk.data + self.disk.zeroes)
+            disk = self._disk(False)
+            self._memory = places.in_memory(disk.data + disk.zeroes)
         return Path(self._memory.name) / "image"
 
     def finish(self) -> None:
@@ -175,7 +183,8 @@ class Scenario:
     def server(self, row: Row, column: Column) -> ServerSpec:
         p = row.params
         url = self.options.imageio or self._daemon(p["delayed"]).image
-        words = [f"url={url}", f"size={self._size}", f"connections={p['connections']}"]
+        words = [f"url={url}", f"size={self._size(p['delayed'])}"]
+        words.append(f"connections={p['connections']}")
         words.append(f"local={self._local()}")
         if self.options.cafile:
             words.append(f"cafile={self.options.cafile}")
@@ -204,11 +213,12 @@ class Scenario:
 
     # The client
 
-    def _source(self) -> Path:
-        path = self.options.directory / "disk.img"
+    def _source(self, delayed: bool) -> Path:
+        disk = self._disk(delayed)
+        path = self.options.directory / f"disk-{disk.size}.img"
         if not path.exists():
-            places.need(path.parent, self.disk.data + self.disk.zeroes)
-            self.disk.make(path)
+            places.need(path.parent, disk.data + disk.zeroes)
+            disk.make(path)
         return path
 
     def _convert(self, row: Row, source: str, uri: str) -> list[str]:
@@ -219,11 +229,12 @@ class Scenario:
     def sample(
         self, row: Row, column: Column, server: Server, options: Options
     ) -> Sample:
-        command = self._convert(row, str(self._source()), server.uri)
-        daemon = None if options.imageio else self._daemon(row.params["delayed"])
+        delayed = row.params["delayed"]
+        command = self._convert(row, str(self._source(delayed)), server.uri)
+        daemon = None if options.imageio else self._daemon(delayed)
         if daemon:
             os.truncate(self._image, 0)
-            os.truncate(self._image, self.disk.size)
+            os.truncate(self._image, self._size(delayed))
             self._logged = len(daemon.log())
         self._counted.unlink(missing_ok=True)
         daemon_before, before = cpu(daemon), server.usage()
@@ -242,7 +253,7 @@ class Scenario:
             requests=counted["requests"],
             helper_cpu=cpu(daemon) - daemon_before if daemon else None,
             extra={
-                "mib_per_s": self.disk.data / cost.real / 2**20,
+                "mib_per_s": self._disk(delayed).data / cost.real / 2**20,
                 "plugin_in_flight_mean": counted["mean"],
                 "plugin_in_flight_most": counted["most"],
             },
@@ -262,7 +273,7 @@ class Scenario:
         """Once for each cell: is the copy one?"""
         if (row.name, column.name) not in self._compared:
             words = ["qemu-img", "compare", "-f", "raw", "-F", "raw"]
-            run([*words, str(self._source()), copy])
+            run([*words, str(self._source(row.params["delayed"])), copy])
             self._compared.add((row.name, column.name))
 
     def ended(self, row: Row, column: Column, sample: Sample) -> None:
@@ -315,7 +326,7 @@ class Scenario:
         text = ["", "## The commands", "", "```"]
         if not self.options.imageio:
             words = "regress/imageio/imageiod --dir DIR --image DIR/image"
-            text += [f"{words} --size {self._size} --max-writers {MOST} \\"]
+            text += [f"{words} --size {self._size(False)} --max-writers {MOST} \\"]
             text += [f"    --max-readers {MOST} [--put-latency {uploads.LATENCY}]"]
         for row in results.rows:
             if row.params["delayed"]:
@@ -325,7 +336,7 @@ class Scenario:
             text += [
                 f"# {row.name.partition(': ')[2]}"
                 + ", under SERIALIZE_ALL_REQUESTS" * p["serial"],
-                f"{server}url=URL size={self._size} connections={p['connections']} "
+                f"{server}url=URL size={self._size(False)} connections={p['connections']} "
                 f"local={self._local()}",
                 shlex.join(self._convert(row, "disk.img", "URI")),
             ]

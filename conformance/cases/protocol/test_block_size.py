@@ -7,6 +7,7 @@ import pytest
 
 from nbdspec import nbd
 from nbdspec.case import SHOULD, Mode, case
+from nbdspec.fixtures import both_kinds_of_reply
 from nbdspec.nbd import BLOCK_STATUS, CACHE, EINVAL, READ, TRIM, WRITE, WRITE_ZEROES
 
 SECTION = "block-size"
@@ -18,7 +19,7 @@ COMMANDS = [READ, WRITE, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS]
 
 @case("block-size.told-to-all-who-ask", req=["SIZE-04", "INFO-BS-01", "OPT-INFO-19"],
       needs="block-size", mode=LIMITED)
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
+@both_kinds_of_reply
 def test_told_to_all_who_ask(wire, structured):
     """INFO and GO tell the sizes of the export, and never demand to be asked."""
     if structured:

@@ -9,6 +9,7 @@ import pytest
 
 from nbdspec import nbd
 from nbdspec.case import SHOULD, Mode, case
+from nbdspec.fixtures import both_kinds_of_reply
 from nbdspec.nbd import EINVAL
 
 SECTION = "errors"
@@ -100,7 +101,7 @@ MAPPED = {
 @pytest.mark.parametrize(
     "command", [nbd.READ, nbd.WRITE, nbd.WRITE_ZEROES, nbd.TRIM], ids=nbd.command_name
 )
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
+@both_kinds_of_reply
 def test_only_known_numbers(wire, command, structured):
     """Whatever error a back end has, one of the protocol's eight crosses the wire;
     EOVERFLOW and ENOTSUP only where they have a meaning."""
@@ -139,25 +140,23 @@ def test_enotsup_is_for_fast_zero(wire):
 
 @case("error.every-flag-on-every-command", req=["ERR-08", "ERR-09", "TX-12", "ERR-12"],
       level=SHOULD)
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
-def test_every_flag_on_every_command(wire, lease, structured):
+@both_kinds_of_reply
+def test_every_flag_on_every_command(wire, structured):
     """Each of the sixteen flags on each command that writes nothing: EINVAL unless
     they belong together, and the stream stays in step."""
     commands = [c for c in (*nbd.COMMANDS, 9) if c != nbd.DISC and c not in WRITERS]
-    every_flag(wire, lease, structured, commands)
+    every_flag(wire, structured, commands)
 
 
 @case("error.every-flag-on-every-write", req=["ERR-08", "ERR-09", "TX-12", "ERR-12"],
       level=SHOULD, needs="writable")
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
-def test_every_flag_on_every_write(wire, lease, structured):
+@both_kinds_of_reply
+def test_every_flag_on_every_write(wire, structured):
     """The same for the commands that write."""
-    every_flag(wire, lease, structured, WRITERS)
+    every_flag(wire, structured, WRITERS)
 
 
-def every_flag(wire, lease, structured: bool, commands: list[int]) -> None:
-    if structured and not lease.profile.structured:
-        pytest.skip("the server does not offer structured replies")
+def every_flag(wire, structured: bool, commands: list[int]) -> None:
     wire.transmit(structured=structured)
     for command in commands:
         for bit in range(16):

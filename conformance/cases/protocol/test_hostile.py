@@ -10,6 +10,7 @@ import pytest
 
 from nbdspec import nbd
 from nbdspec.case import Mode, case
+from nbdspec.fixtures import both_kinds_of_reply
 from nbdspec.nbd import GO, INFO, LIST_META_CONTEXT, SET_META_CONTEXT
 
 SECTION = "hostile"
@@ -121,11 +122,9 @@ def test_garbage(connect, dial, seed):
 
 @case("hostile.request-lengths", req=["SIZE-35", "SIZE-24", "TXTERM-10", "SR-03"],
       mode=Mode(size=1 << 20), hostile=True)
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
-def test_request_lengths(wire, lease, structured):
+@both_kinds_of_reply
+def test_request_lengths(wire, structured):
     """Lengths that no export has are refused by every command without payload."""
-    if structured and not lease.profile.structured:
-        pytest.skip("the server does not offer structured replies")
     wire.transmit(structured=structured)
     for length in HUGE:
         for command in (nbd.READ, nbd.TRIM, nbd.CACHE, nbd.WRITE_ZEROES,

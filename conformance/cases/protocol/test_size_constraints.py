@@ -7,6 +7,7 @@ import pytest
 
 from nbdspec import nbd
 from nbdspec.case import MAY, SHOULD, Mode, case
+from nbdspec.fixtures import both_kinds_of_reply
 from nbdspec.nbd import (
     EINVAL,
     EOVERFLOW,
@@ -137,7 +138,7 @@ def test_unasked_is_safe(wire, how):
 
 @case("block-size.payload-above-maximum", req=["SIZE-25", "SR-18", "TXTERM-10", "TX-12"],
       mode=STRICT, needs="writable stores")
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
+@both_kinds_of_reply
 def test_payload_above_maximum(wire, structured):
     """Payloads above the maximum, up to 32 MiB, get an error, not a close."""
     if structured:

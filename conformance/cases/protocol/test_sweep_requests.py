@@ -10,6 +10,7 @@ import pytest
 
 from nbdspec import nbd
 from nbdspec.case import MUST, SHOULD, Mode, case
+from nbdspec.fixtures import both_kinds_of_reply
 from nbdspec.nbd import (
     BLOCK_STATUS,
     CACHE,
@@ -55,25 +56,21 @@ def send(wire, command: int, place: int) -> int:
 
 
 @case("sweep.pairs-of-commands", req=["TX-12", "TX-10", "TX-04", "TXTERM-10"])
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
+@both_kinds_of_reply
 @pytest.mark.parametrize("glued", [False, True], ids=["one-by-one", "glued"])
 def test_pairs_of_commands(wire, lease, structured, glued):
     """Each command that writes nothing is answered right behind each other one,
     refused or not."""
-    if structured and not lease.profile.structured:
-        pytest.skip("the server does not offer structured replies")
     wire.transmit(structured=structured)
     pairs(wire, lease.profile, HARMLESS, glued)
 
 
 @case("sweep.pairs-with-writes", req=["TX-12", "TX-10", "TX-04", "TXTERM-10"],
       needs="writable")
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
+@both_kinds_of_reply
 @pytest.mark.parametrize("glued", [False, True], ids=["one-by-one", "glued"])
 def test_pairs_with_writes(wire, lease, structured, glued):
     """The same with those that write."""
-    if structured and not lease.profile.structured:
-        pytest.skip("the server does not offer structured replies")
     wire.transmit(structured=structured)
     pairs(wire, lease.profile, list(COMMANDS), glued)
 
@@ -102,11 +99,9 @@ def pairs(wire, profile, commands: list[int], glued: bool) -> None:
 
 @case("sweep.lengths", req=["TX-READ-05", "TX-READ-19", "TX-WRITE-04", "TX-12"],
       needs="writable stores size>=8M minimum=1")
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
-def test_lengths(wire, lease, structured):
+@both_kinds_of_reply
+def test_lengths(wire, structured):
     """Lengths and offsets on both sides of powers of two are read as written."""
-    if structured and not lease.profile.structured:
-        pytest.skip("the server does not offer structured replies")
     wire.transmit(structured=structured)
     seed = random.Random(1)
     for power in (0, 3, 9, 12, 14, 15, 16, 17, 18, 20, 22):
@@ -151,11 +146,9 @@ def test_64_in_flight(wire, lease, seed):
 
 @case("sweep.mixed-in-flight", req=["TX-04", "TX-12", "TX-READ-19", "TX-ZERO-07"],
       needs="writable stores size>=32M minimum=1", quick=False)
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
+@both_kinds_of_reply
 def test_mixed_in_flight(wire, lease, structured):
     """Commands of all kinds in flight, each in an area of its own, do not mix."""
-    if structured and not lease.profile.structured:
-        pytest.skip("the server does not offer structured replies")
     wire.transmit(structured=structured)
     chance = random.Random(2)
     want: dict[int, bytes] = {}

@@ -11,6 +11,7 @@ import pytest
 
 from nbdspec import nbd
 from nbdspec.case import MAY, SHOULD, Mode, case
+from nbdspec.fixtures import both_kinds_of_reply
 from nbdspec.nbd import (
     ABORT,
     ERR_SHUTDOWN,
@@ -84,11 +85,9 @@ def test_refusals_keep_session(wire):
 
 
 @case("termination.refused-requests-keep-session", req=["TXTERM-10", "TERM-06"])
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
-def test_refused_requests_keep_session(wire, lease, structured):
+@both_kinds_of_reply
+def test_refused_requests_keep_session(wire, structured):
     """Well-formed requests that are refused do not end the connection."""
-    if structured and not lease.profile.structured:
-        pytest.skip("the server does not offer structured replies")
     wire.transmit(structured=structured)
     size = wire.export.size
     refused(wire, {
@@ -106,11 +105,9 @@ def test_refused_requests_keep_session(wire, lease, structured):
 
 @case("termination.refused-writes-keep-session", req=["TXTERM-10", "TERM-06", "TX-12"],
       needs="writable")
-@pytest.mark.parametrize("structured", [False, True], ids=["simple", "structured"])
-def test_refused_writes_keep_session(wire, lease, structured):
+@both_kinds_of_reply
+def test_refused_writes_keep_session(wire, structured):
     """Nor do those that would write."""
-    if structured and not lease.profile.structured:
-        pytest.skip("the server does not offer structured replies")
     wire.transmit(structured=structured)
     size = wire.export.size
     refused(wire, {

@@ -18,6 +18,7 @@ from .verdict import NotApplicable, may_write
 from .wire import Wire
 
 __all__ = [
+    "both_kinds_of_reply",
     "client",
     "connect",
     "dial",
@@ -26,8 +27,14 @@ __all__ = [
     "run",
     "lease",
     "server",
+    "structured",
     "wire",
 ]
+
+#: A case with this runs twice: with simple and with structured replies.
+both_kinds_of_reply = pytest.mark.parametrize(
+    "structured", [False, True], ids=["simple", "structured"], indirect=True
+)
 
 
 @pytest.fixture
@@ -61,6 +68,14 @@ def lease(request: pytest.FixtureRequest, run: CaseRun) -> Iterator[Lease]:
         raise NotApplicable(missing[0])
     yield lease
     state.check_health(run, lease)
+
+
+@pytest.fixture
+def structured(request: pytest.FixtureRequest, lease: Lease) -> bool:
+    """Whether the case is to ask for structured replies: see both_kinds_of_reply."""
+    if request.param and not lease.profile.structured:
+        raise NotApplicable("the server does not offer structured replies")
+    return request.param
 
 
 @pytest.fixture

@@ -108,11 +108,12 @@ VARIANTS = [
 @pytest.mark.parametrize("column", ["nbdspecd memoryview", "nbdkit"])
 def test_variants_run(scenario: Any, row: str, column: str) -> None:
     """Small here: each client writes all of its image, and what a file got is it."""
-    scenario.options = Options(1.0, 1, True, scenario.options.directory, data=64 << 20)
+    size = 64 << 20  # a quarter of the data
+    scenario.options = Options(1.0, 1, False, scenario.options.directory, data=4 * size)
     sample = measured(scenario, row, column)
     assert sample.value > 0
     if row.startswith(("plugin: file", "plugin: pwrite")):
-        assert scenario._file(64 << 20).read_bytes() == b"U" * (64 << 20)
+        assert scenario._file(size).read_bytes() == b"U" * size
     if column == "nbdspecd memoryview" and row.startswith("plugin"):
         assert sample.extra["bytes_copied"] < 2 << 20
         assert sample.extra["views_kept"] == 0

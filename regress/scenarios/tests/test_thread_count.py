@@ -303,7 +303,7 @@ def test_too_little_space(directory: Path, monkeypatch: pytest.MonkeyPatch) -> N
     scenario, _, _ = scenario_in(directory)
     monkeypatch.setattr(places, "free_space", lambda path: 200 << 20)
     with pytest.raises(BenchError, match="200 MiB are free, 264 are needed"):
-        scenario._source()
+        scenario._source(delayed=False)
 
 
 @pytest.mark.slow
