@@ -13,9 +13,11 @@
 
 #define SUSPECT_NS 20000 /* longer than this: look closer at the next ones */
 #define LONG_NS 1000000  /* of processor time: bring in others anyway */
-#define MEMORY 64        /* quick callbacks until blocking ones are forgotten */
+#define MEMORY 64        /* quick callbacks until they are trusted again */
+#define PARALLEL 256     /* others until blocking ones are forgotten */
+#define AWAY 4           /* so many times as long off the processor as on it */
 
-static atomic_int blocking; /* MEMORY after a blocking callback, counts down */
+static atomic_int blocking; /* PARALLEL after a blocking one, counts down */
 static atomic_int suspect;
 
 static int64_t
@@ -55,23 +57,31 @@ count_down (atomic_int *n)
 }
 
 void
-pace_begin (struct pace *p, int64_t now)
+pace_begin (struct pace *p, int64_t now, bool alone)
 {
+    p->alone = alone;
     p->asked = atomic_load_explicit (&suspect, memory_order_relaxed) > 0;
     if (p->asked)
         ask_kernel (&p->switches, &p->cpu_ns);
     p->begun = now;
 }
 
-/* A callback that took its time: did it block, or compute for long? */
+/* A callback that took its time: did it block, or compute for long?  One that
+ * is not alone gives up the processor for the interpreter's lock, too.  Were
+ * that a reason to bring in others, they would never leave again: so then it
+ * has to have been away for long. */
 static bool
-was_blocking (const struct pace *p)
+was_blocking (const struct pace *p, int64_t now)
 {
     long switches;
-    int64_t cpu_ns;
+    int64_t cpu_ns, used, away;
 
     ask_kernel (&switches, &cpu_ns);
-    return switches > p->switches || cpu_ns - p->cpu_ns > LONG_NS;
+    used = cpu_ns - p->cpu_ns;
+    away = now - p->begun - used;
+    if (used > LONG_NS)
+        return true;
+    return switches > p->switches && (p->alone || away > AWAY * used);
 }
 
 int64_t
@@ -85,8 +95,8 @@ pace_end (struct pace *p)
     else
         count_down (&suspect);
 
-    if (suspicious && p->asked && was_blocking (p))
-        atomic_store_explicit (&blocking, MEMORY, memory_order_relaxed);
+    if (suspicious && p->asked && was_blocking (p, now))
+        atomic_store_explicit (&blocking, PARALLEL, memory_order_relaxed);
     else
         count_down (&blocking);
     return now;

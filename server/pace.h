@@ -10,14 +10,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Around one callback.  NOW is the time as of a moment ago. */
+/* Around one callback.  NOW is the time as of a moment ago; ALONE: no other is
+ * under way. */
 struct pace {
     int64_t begun; /* CLOCK_MONOTONIC, ns */
+    bool alone;
     bool asked;    /* are these known? */
     long switches; /* voluntary context switches of the thread */
     int64_t cpu_ns;
 };
-void pace_begin (struct pace *p, int64_t now);
+void pace_begin (struct pace *p, int64_t now, bool alone);
 int64_t pace_end (struct pace *p); /* returns the time, as pace_now */
 
 /* A callback has not returned for a while, which may have other reasons: look

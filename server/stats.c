@@ -43,7 +43,7 @@ add (atomic_uint_fast64_t *counter, uint64_t n)
     atomic_fetch_add_explicit (counter, n, memory_order_relaxed);
 }
 
-static void
+static int
 add_with_max (atomic_int *counter, atomic_int *max, int n)
 {
     int now = atomic_fetch_add_explicit (counter, n, memory_order_relaxed) + n;
@@ -53,6 +53,7 @@ add_with_max (atomic_int *counter, atomic_int *max, int n)
            && !atomic_compare_exchange_weak_explicit (
                max, &seen, now, memory_order_relaxed, memory_order_relaxed))
         ;
+    return now;
 }
 
 void
@@ -92,11 +93,11 @@ stats_view_kept (void)
     add (&views_kept, 1);
 }
 
-void
+int
 stats_request_begin (void)
 {
     add (&requests, 1);
-    add_with_max (&in_flight, &in_flight_max, 1);
+    return add_with_max (&in_flight, &in_flight_max, 1);
 }
 
 void

@@ -38,8 +38,8 @@ void stats_sent (uint64_t bytes);
 void stats_copied (uint64_t bytes);
 /* A plugin kept a view of a request's buffer. */
 void stats_view_kept (void);
-/* Around a request in the back end. */
-void stats_request_begin (void);
+/* Around a request in the back end.  Returns how many are there now. */
+int stats_request_begin (void);
 void stats_request_end (void);
 /* A serving thread begins or ends. */
 void stats_thread (int change);

@@ -228,10 +228,10 @@ hand_over (struct connection *c)
 static size_t
 run_one (struct connection *c, struct request *r, int64_t *now)
 {
+    bool alone = stats_request_begin () == 1;
     struct pace pace;
 
-    stats_request_begin ();
-    pace_begin (&pace, *now);
+    pace_begin (&pace, *now, alone);
     if (r->error == NBD_SUCCESS && atomic_load (&c->stopping))
         r->error = NBD_ESHUTDOWN;
     if (r->error == NBD_SUCCESS)
