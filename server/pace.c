@@ -66,22 +66,25 @@ pace_begin (struct pace *p, int64_t now, bool alone)
     p->begun = now;
 }
 
-/* A callback that took its time: did it block, or compute for long?  One that
- * is not alone gives up the processor for the interpreter's lock, too.  Were
- * that a reason to bring in others, they would never leave again: so then it
- * has to have been away for long. */
+bool
+pace_blocked (int64_t used_ns, int64_t away_ns, bool gave_up, bool alone)
+{
+    if (used_ns > LONG_NS)
+        return true;
+    return gave_up && (alone || away_ns > AWAY * used_ns);
+}
+
+/* Of a callback that took its time. */
 static bool
 was_blocking (const struct pace *p, int64_t now)
 {
     long switches;
-    int64_t cpu_ns, used, away;
+    int64_t cpu_ns, used;
 
     ask_kernel (&switches, &cpu_ns);
     used = cpu_ns - p->cpu_ns;
-    away = now - p->begun - used;
-    if (used > LONG_NS)
-        return true;
-    return switches > p->switches && (p->alone || away > AWAY * used);
+    return pace_blocked (used, now - p->begun - used, switches > p->switches,
+                         p->alone);
 }
 
 int64_t

@@ -29,6 +29,13 @@ void pace_suspect (void);
 /* Are callbacks expected to block? */
 bool pace_blocks (void);
 
+/* The rule: did a callback block, or compute for so long that others shall be
+ * brought in?  It had the processor for USED_NS, was AWAY_NS without it, and
+ * GAVE_UP the processor by itself or not.  One that is not ALONE gives it up
+ * for the interpreter's lock, too.  Were that a reason to bring in others, they
+ * would keep each other in for good: then it has to have been away for long. */
+bool pace_blocked (int64_t used_ns, int64_t away_ns, bool gave_up, bool alone);
+
 /* CLOCK_MONOTONIC in ns. */
 int64_t pace_now (void);
 

@@ -22,7 +22,8 @@
 long test_calls = 2000;
 
 static const struct test *const groups[]
-    = { slope_tests, lifetime_tests, thread_tests, final_tests };
+    = { slope_tests, lifetime_tests, thread_tests, final_tests,
+          pace_tests };
 
 void
 test_failed (const char *file, int line, const char *what)

@@ -23,7 +23,7 @@ struct test {
 };
 
 extern const struct test slope_tests[], lifetime_tests[], thread_tests[],
-    final_tests[];
+    final_tests[], pace_tests[];
 
 /* bridge_bench.c: prints what the bridge costs. */
 void bench (void);
