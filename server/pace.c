@@ -15,10 +15,12 @@
 #define LONG_NS 1000000  /* of processor time: bring in others anyway */
 #define MEMORY 64        /* quick callbacks until they are trusted again */
 #define PARALLEL 256     /* others until blocking ones are forgotten */
-#define AWAY 4           /* so many times as long off the processor as on it */
+#define CROWD 2          /* see pace_blocked */
+#define FEW 8            /* a crowd can keep one away as if it were so many */
 
 static atomic_int blocking; /* PARALLEL after a blocking one, counts down */
 static atomic_int suspect;
+static atomic_uint entered; /* callbacks so far */
 
 static int64_t
 read_clock (clockid_t clock)
@@ -57,9 +59,11 @@ count_down (atomic_int *n)
 }
 
 void
-pace_begin (struct pace *p, int64_t now, bool alone)
+pace_begin (struct pace *p, int64_t now, int inside)
 {
-    p->alone = alone;
+    p->inside = inside;
+    p->number
+        = atomic_fetch_add_explicit (&entered, 1, memory_order_relaxed) + 1;
     p->asked = atomic_load_explicit (&suspect, memory_order_relaxed) > 0;
     if (p->asked)
         ask_kernel (&p->switches, &p->cpu_ns);
@@ -67,16 +71,33 @@ pace_begin (struct pace *p, int64_t now, bool alone)
 }
 
 bool
-pace_blocked (int64_t used_ns, int64_t away_ns, bool gave_up, bool alone)
+pace_blocked (int64_t used_ns, int64_t away_ns, bool gave_up, int inside)
 {
+    int crowd = inside > FEW ? inside : FEW;
+
     if (used_ns > LONG_NS)
         return true;
-    return gave_up && (alone || away_ns > AWAY * used_ns);
+    if (inside > 1 && away_ns <= CROWD * crowd * used_ns)
+        return false;
+    return gave_up;
+}
+
+/* How many were inside during a callback, itself included, at whose end there
+ * are NOW; at least two if another one came, even if it has left again. */
+static int
+company (const struct pace *p, int now)
+{
+    int most = now > p->inside ? now : p->inside;
+
+    if (most == 1
+        && atomic_load_explicit (&entered, memory_order_relaxed) != p->number)
+        most = 2;
+    return most;
 }
 
 /* Of a callback that took its time. */
 static bool
-was_blocking (const struct pace *p, int64_t now)
+was_blocking (const struct pace *p, int64_t now, int inside)
 {
     long switches;
     int64_t cpu_ns, used;
@@ -84,11 +105,11 @@ was_blocking (const struct pace *p, int64_t now)
     ask_kernel (&switches, &cpu_ns);
     used = cpu_ns - p->cpu_ns;
     return pace_blocked (used, now - p->begun - used, switches > p->switches,
-                         p->alone);
+                         company (p, inside));
 }
 
 int64_t
-pace_end (struct pace *p)
+pace_end (struct pace *p, int inside)
 {
     int64_t now = pace_now ();
     bool suspicious = now - p->begun > SUSPECT_NS;
@@ -98,7 +119,7 @@ pace_end (struct pace *p)
     else
         count_down (&suspect);
 
-    if (suspicious && p->asked && was_blocking (p, now))
+    if (suspicious && p->asked && was_blocking (p, now, inside))
         atomic_store_explicit (&blocking, PARALLEL, memory_order_relaxed);
     else
         count_down (&blocking);

@@ -100,10 +100,10 @@ stats_request_begin (void)
     return add_with_max (&in_flight, &in_flight_max, 1);
 }
 
-void
+int
 stats_request_end (void)
 {
-    atomic_fetch_sub_explicit (&in_flight, 1, memory_order_relaxed);
+    return atomic_fetch_sub_explicit (&in_flight, 1, memory_order_relaxed);
 }
 
 void

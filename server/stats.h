@@ -38,9 +38,10 @@ void stats_sent (uint64_t bytes);
 void stats_copied (uint64_t bytes);
 /* A plugin kept a view of a request's buffer. */
 void stats_view_kept (void);
-/* Around a request in the back end.  Returns how many are there now. */
+/* Around a request in the back end.  Return how many are there, this one
+ * included. */
 int stats_request_begin (void);
-void stats_request_end (void);
+int stats_request_end (void);
 /* A serving thread begins or ends. */
 void stats_thread (int change);
 

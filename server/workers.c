@@ -228,16 +228,14 @@ hand_over (struct connection *c)
 static size_t
 run_one (struct connection *c, struct request *r, int64_t *now)
 {
-    bool alone = stats_request_begin () == 1;
     struct pace pace;
 
-    pace_begin (&pace, *now, alone);
+    pace_begin (&pace, *now, stats_request_begin ());
     if (r->error == NBD_SUCCESS && atomic_load (&c->stopping))
         r->error = NBD_ESHUTDOWN;
     if (r->error == NBD_SUCCESS)
         request_perform (c, r);
-    *now = pace_end (&pace);
-    stats_request_end ();
+    *now = pace_end (&pace, stats_request_end ());
     return outgo_add (c, r);
 }
 

@@ -15,24 +15,32 @@ test_rule (void)
 {
     static const struct {
         int64_t used, away;
-        bool gave_up, alone, blocked;
+        bool gave_up;
+        int inside;
+        bool blocked;
     } callbacks[] = {
-        { 20 * US, 100 * US, true, true, true }, /* reads a disk */
-        { 20 * US, 100 * US, true, false, true }, /* so do others */
-        { 250 * US, 30 * US, true, true, true }, /* waits for a little */
-        { 250 * US, 300 * US, true, false, false }, /* for the lock, mostly */
-        { 250 * US, 0, false, true, false }, /* reads the page cache */
-        { 250 * US, 9 * MS, false, true, false }, /* was put off */
-        { 250 * US, 9 * MS, false, false, false },
-        { 2 * MS, 0, false, true, true }, /* computes for long */
-        { 2 * MS, 0, false, false, true },
+        { 20 * US, 100 * US, true, 1, true },    /* reads a disk */
+        { 20 * US, 400 * US, true, 4, true },    /* so do others */
+        { 20 * US, 400 * US, true, 16, false },  /* who are enough */
+        { 20 * US, 10 * MS, true, 64, true },    /* sleeps */
+        { 20 * US, 1 * MS, true, 16, true },     /* not for long */
+        { 250 * US, 30 * US, true, 1, true },    /* waits for a little */
+        { 250 * US, 300 * US, true, 2, false },  /* for the lock, mostly */
+        { 300 * US, 3 * MS, true, 2, false },    /* for some turns */
+        { 350 * US, 5 * MS, true, 8, false },    /* among many */
+        { 500 * US, 20 * MS, true, 8, true },    /* for a server */
+        { 250 * US, 0, false, 1, false },        /* reads the page cache */
+        { 250 * US, 9 * MS, false, 1, false },   /* was put off */
+        { 250 * US, 9 * MS, false, 2, false },
+        { 2 * MS, 0, false, 1, true }, /* computes for long */
+        { 2 * MS, 0, false, 2, true },
     };
 
     for (size_t i = 0; i < sizeof callbacks / sizeof callbacks[0]; i++)
         CHECK_EQUAL (100 * (int) i
                          + pace_blocked (callbacks[i].used, callbacks[i].away,
                                          callbacks[i].gave_up,
-                                         callbacks[i].alone),
+                                         callbacks[i].inside),
                      100 * (int) i + callbacks[i].blocked);
 }
 
