@@ -32,8 +32,8 @@ struct outgo {
     atomic_bool broken; /* no client to send to: replies are dropped */
     struct request *spare; /* for request_new; its lock is this one's */
     unsigned n_spare;
-    /* Of the thread that is sending.  Here, and not on its stack: 16 threads
-     * would each touch two pages for it. */
+    /* Of the thread that is sending.  Here, and not on its stack: each thread
+     * of a connection would touch a page more. */
     struct iovec iov[OUTGO_IOV];
 };
 

@@ -10,17 +10,17 @@
 #include <time.h>
 
 #include "pace.h"
+#include "stats.h"
 
 #define SUSPECT_NS 20000 /* longer than this: look closer at the next ones */
 #define LONG_NS 1000000  /* of processor time: bring in others anyway */
-#define MEMORY 64        /* quick callbacks until they are trusted again */
-#define PARALLEL 256     /* others until blocking ones are forgotten */
+#define SUSPECT_FOR 64   /* quick callbacks until they are trusted again */
+#define BLOCKING_FOR 256 /* others until blocking ones are forgotten */
 #define CROWD 2          /* see pace_blocked */
 #define FEW 8            /* a crowd can keep one away as if it were so many */
 
-static atomic_int blocking; /* PARALLEL after a blocking one, counts down */
+static atomic_int blocking; /* BLOCKING_FOR after such a one, counts down */
 static atomic_int suspect;
-static atomic_uint entered; /* callbacks so far */
 
 static int64_t
 read_clock (clockid_t clock)
@@ -62,8 +62,7 @@ void
 pace_begin (struct pace *p, int64_t now, int inside)
 {
     p->inside = inside;
-    p->number
-        = atomic_fetch_add_explicit (&entered, 1, memory_order_relaxed) + 1;
+    p->requests = stats_requests ();
     p->asked = atomic_load_explicit (&suspect, memory_order_relaxed) > 0;
     if (p->asked)
         ask_kernel (&p->switches, &p->cpu_ns);
@@ -89,8 +88,7 @@ company (const struct pace *p, int now)
 {
     int most = now > p->inside ? now : p->inside;
 
-    if (most == 1
-        && atomic_load_explicit (&entered, memory_order_relaxed) != p->number)
+    if (most == 1 && stats_requests () != p->requests)
         most = 2;
     return most;
 }
@@ -120,7 +118,7 @@ pace_end (struct pace *p, int inside)
         count_down (&suspect);
 
     if (suspicious && p->asked && was_blocking (p, now, inside))
-        atomic_store_explicit (&blocking, PARALLEL, memory_order_relaxed);
+        atomic_store_explicit (&blocking, BLOCKING_FOR, memory_order_relaxed);
     else
         count_down (&blocking);
     return now;
@@ -129,7 +127,7 @@ pace_end (struct pace *p, int inside)
 void
 pace_suspect (void)
 {
-    atomic_store_explicit (&suspect, MEMORY, memory_order_relaxed);
+    atomic_store_explicit (&suspect, SUSPECT_FOR, memory_order_relaxed);
 }
 
 bool

@@ -15,9 +15,9 @@
 struct pace {
     int64_t begun; /* CLOCK_MONOTONIC, ns */
     int inside;
-    unsigned number; /* among all callbacks */
-    bool asked;    /* are these known? */
-    long switches; /* voluntary context switches of the thread */
+    uint64_t requests; /* that have come so far */
+    bool asked;        /* are these known? */
+    long switches;     /* voluntary context switches of the thread */
     int64_t cpu_ns;
 };
 void pace_begin (struct pace *p, int64_t now, int inside);

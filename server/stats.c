@@ -106,6 +106,12 @@ stats_request_end (void)
     return atomic_fetch_sub_explicit (&in_flight, 1, memory_order_relaxed);
 }
 
+uint64_t
+stats_requests (void)
+{
+    return atomic_load_explicit (&requests, memory_order_relaxed);
+}
+
 void
 stats_thread (int change)
 {

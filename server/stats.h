@@ -42,6 +42,8 @@ void stats_view_kept (void);
  * included. */
 int stats_request_begin (void);
 int stats_request_end (void);
+/* How many have begun so far. */
+uint64_t stats_requests (void);
 /* A serving thread begins or ends. */
 void stats_thread (int change);
 

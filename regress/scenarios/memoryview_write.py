@@ -30,7 +30,7 @@ SIZE = 1 << 30
 VIEW, ARRAY, BYTES = (f"nbdspecd {t}" for t in ("memoryview", "bytearray", "bytes"))
 NBDKIT, NULL, LIMIT = "nbdkit", "nbdspecd null", "limit, receives only"
 COPIES = "nbdkit, a plugin that copies"
-VARIANTS_REPEAT = {False: 1, True: 3}
+VARIANTS_REPEAT = (1, 3)  # as a rule, and with --full
 
 # What nbdkit's wrapper in its build tree set in 2019: a malloc that checks. glibc
 # 2.34 moved that into a library of its own.
@@ -83,7 +83,7 @@ class Scenario:
         "nbdspecd can do, and the limit a C program that only receives. Times are "
         "those of the client, as `time` prints them. Then the same under a malloc that "
         "checks, and what else the thread spoke of: -v, TCP, other clients, images and "
-        "plugins; these with a quarter of the data, and once (with `--full` three times)."
+        "plugins; these with a quarter of the data, and once (with `--full` thrice)."
     )
     repeat = (3, 15)
     columns = (

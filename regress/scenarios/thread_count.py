@@ -116,7 +116,7 @@ class Scenario:
             disk = Disk(5 * options.data, options.data, options.data // 4)
             self._disks = dict.fromkeys(DISKS, disk)
         if options.imageio:
-            self._there, needed = self._size_there(), self._disk(False).size
+            self._there, needed = self._size_there(), self._disk(delayed=False).size
             if self._there < needed:
                 raise BenchError(
                     f"--imageio: its image has {self._there} bytes, {needed} are needed"
@@ -167,7 +167,7 @@ class Scenario:
     @property
     def _image(self) -> Path:
         if self._memory is None:
-            disk = self._disk(False)
+            disk = self._disk(delayed=False)
             self._memory = places.in_memory(disk.data + disk.zeroes)
         return Path(self._memory.name) / "image"
 
@@ -323,10 +323,10 @@ class Scenario:
 
     def _commands(self, results: Results) -> list[str]:
         """What to type to do the same by hand."""
-        text = ["", "## The commands", "", "```"]
+        text, size = ["", "## The commands", "", "```"], self._size(delayed=False)
         if not self.options.imageio:
             words = "regress/imageio/imageiod --dir DIR --image DIR/image"
-            text += [f"{words} --size {self._size(False)} --max-writers {MOST} \\"]
+            text += [f"{words} --size {size} --max-writers {MOST} \\"]
             text += [f"    --max-readers {MOST} [--put-latency {uploads.LATENCY}]"]
         for row in results.rows:
             if row.params["delayed"]:
@@ -336,7 +336,7 @@ class Scenario:
             text += [
                 f"# {row.name.partition(': ')[2]}"
                 + ", under SERIALIZE_ALL_REQUESTS" * p["serial"],
-                f"{server}url=URL size={self._size(False)} connections={p['connections']} "
+                f"{server}url=URL size={size} connections={p['connections']} "
                 f"local={self._local()}",
                 shlex.join(self._convert(row, "disk.img", "URI")),
             ]

@@ -197,8 +197,8 @@ interp_running (void)
     return interpreter != NULL;
 }
 
-/* signal.set_wakeup_fd: signals are written to FD.  The module behind `signal' has
- * it, too, and does not bring in the enumerations: 0.6 MiB. */
+/* signal.set_wakeup_fd: signals are written to FD.  The module behind `signal'
+ * has it, too, and does not bring in the enumerations: 0.2 MiB. */
 static void
 set_wakeup_fd (int fd)
 {

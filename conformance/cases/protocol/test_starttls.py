@@ -13,6 +13,7 @@ import pytest
 
 from nbdspec import nbd, pki
 from nbdspec.case import SHOULD, Mode, case
+from nbdspec.fixtures import both_kinds_of_reply
 from nbdspec.nbd import (
     ABORT,
     ACK,
@@ -33,7 +34,6 @@ from nbdspec.verdict import Breach, NotApplicable
 SECTION = "starttls"
 OPTIONAL = Mode(tls="x509")
 REQUIRED = Mode(tls="x509", tls_mode="required")
-EITHER = pytest.mark.parametrize("structured", [False, True], ids=["simple", "chunks"])
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def clear(wire, server):
 
 @case("starttls.works", req=["TLS-11", "TLS-13", "TLS-14", "TLS-43"], mode=REQUIRED,
       needs="writable")
-@EITHER
+@both_kinds_of_reply
 def test_works(clear, lease, structured):
     """After STARTTLS all is as it is without, over TLS 1.2 or later."""
     clear.starttls(lease.server.tls)
